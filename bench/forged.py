@@ -11,7 +11,7 @@ members do.
 - of a group of another name, which members drop by their header: the cost of datagrams as such, as the process that
   forges takes CPU time, too
 - to a group without a key, each datagram with a wrong CRC
-- to a group without a key, a tenth as many questions (``ask``) of one that is no member, with the right CRC and view
+- to a group without a key, a tenth as many questions (``ask``) of a non-member, with the right CRC and view
 
 Printed are, for each run, how many forged datagrams left a second and how many each member dropped; and the medians of
 the ratios to the first run, or to one without a key. With the key, the ratios to the run with datagrams of another

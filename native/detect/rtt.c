@@ -2,7 +2,7 @@
 #include "engine/internal.h"
 
 #define SMOOTHING 8 /* as in RFC 6298 */
-#define LONGEST 60000000000u /* a longer one is no measurement */
+#define LONGEST 60000000000u /* a longer one is not a measurement */
 
 /* The member whose heartbeat is answered next. */
 static sc_peer *next(sc_engine *e, const sc_peer *only) {

@@ -181,7 +181,7 @@ static const sc_address *place_of(sc_engine *e, uint64_t sealer, const sc_addres
 }
 
 /* May its source send this? A member sends from its own address. Only a packet of a group stream may come from another
- * member, a holder that serves packets of a departed sender: that is no sign of life of the sender. */
+ * member, a holder that serves packets of a departed sender: that says nothing about the sender's life. */
 static int may_send(sc_engine *e, sc_peer *peer, const arrival *as, uint8_t type, size_t len) {
     if (peer && !sc_same_address(as->from, &peer->address) &&
         ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, as->from)))

@@ -1,5 +1,5 @@
-/* Faults that nobody reports, for which the control thread looks regularly: the interface, and sends that the kernel
- * refuses. It is looked at here, since a thread that runs Python for it takes milliseconds from those that are busy. */
+/* Unreported faults, for which the control thread looks regularly: of the interface, and sends that the kernel
+ * refuses. Checked in C: in Python, each look would cost busy threads milliseconds. */
 #include "io/driver_internal.h"
 
 /* Have sends failed since the last look, or are segments no longer taken? */

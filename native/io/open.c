@@ -105,7 +105,7 @@ static void report_closed_ports(const sc_io *io, sc_fd fd) {
 #endif
 }
 
-/* Options of a socket that sends, */
+/* Sets the options of a sending socket. */
 static void set_sending(sc_io *io, sc_fd fd) {
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
     set_fragments(io, fd, 0);
@@ -116,7 +116,7 @@ static void set_sending(sc_io *io, sc_fd fd) {
 #endif
 }
 
-/* and of one that multicasts besides. 0, or not. */
+/* Sets the further options of a socket that multicasts. 0 on success. */
 static int set_multicast(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     int failed = sc_io_multicast_from(io, fd, own);
     if (io->config.family == 4)

@@ -39,7 +39,7 @@ static int64_t longest_nap(const sc_pace *p, int awaited) {
     return awaited || ns < p->nap_ns_max ? p->nap_ns_max : ns;
 }
 
-/* Many bytes; or many packets that are no conversation. */
+/* Many bytes; or many packets that are not a conversation. */
 static int is_load(const sc_pace *p, int talk, int64_t ns, int64_t period, unsigned part) {
     return p->bytes * (uint64_t)ns / (uint64_t)period >= LOAD_BYTES / part ||
            (!talk && p->packets * (uint64_t)ns / (uint64_t)period >= LOAD_PACKETS / part);

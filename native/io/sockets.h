@@ -97,7 +97,7 @@ typedef struct sc_io {
     sc_atomic looped; /* packets of the group's streams are looped back to this machine */
     sc_address address; /* of this member */
     sc_address lane[2]; /* data and control group addresses */
-    uint32_t next_target; /* of the sending thread: the others than `targets->first` take turns */
+    uint32_t next_target; /* of the sending thread: the targets after `targets->first` take turns */
     const sc_targets *targets; /* whom the group's datagrams are for; NULL: nobody yet. Of the sending thread */
     sc_refusing refusing[SC_IO_REFUSING]; /* of the sending thread */
     uint32_t n_refusing; /* how many there ever were */

@@ -83,7 +83,7 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
  * buffer is of twice the size. 0, or -1 with *error. */
 int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error);
 /* Opens a second socket at the port of the one for unicasts, to which all but packets come from now on: a flood of
- * packets leaves them their buffer. Where the system cannot, the first one keeps getting all. */
+ * packets leaves them their buffer. If the system cannot, all keep coming to the first one. */
 void sc_open_apart(sc_io *io);
 /* The same as sc_open_unicast at `first`, or at the first free one of this many ports after it. */
 int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error);

@@ -187,7 +187,7 @@ static void rate(sc_engine *e, int64_t now) {
 
 void sc_holdup_look(sc_engine *e, int64_t now) {
     sc_holdup *h = &e->holdup;
-    int64_t passed = now - h->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
+    int64_t passed = now - h->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is not evidence */
     uint64_t whose = 0, mark = 0, said = 0;
     passed = passed > most ? most : passed < 0 ? 0 : passed; /* threads may be late with their time */
     h->looked = now;

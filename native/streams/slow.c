@@ -7,8 +7,8 @@
  *   others     less than half of the members are busy in more than a sixteenth of the looks, this receiver among them:
  *              packets wait at least 16 times as long for it as for most. (How fast the others could be does not show
  *              while this one holds all to its rate: one at a quarter of theirs goes, too, if its queue alone is full.)
- *              If half of them are busy, the sender is fast, and nobody is slow. A look counts for slow_ns at most: who
- *              stops after an hour of full load, when all are busy, is named as soon.
+ *              If half of them are busy, the sender is fast, and nobody is slow. A look counts for slow_ns at most, so
+ *              a receiver that stops after an hour of full load, when all are busy, is named as soon.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
  *              over the state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member
@@ -111,7 +111,7 @@ static void changed(sc_engine *e) {
 void sc_slow_look(sc_engine *e, int64_t now) {
     sc_slow *s = &e->slow;
     const sc_tx_stream *tx = &e->group;
-    int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
+    int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is not evidence */
     s->looked = now;
     look_at_self(e);
     if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;

@@ -176,7 +176,7 @@ static uint64_t forward_ring_of_fewer(const sc_engine *e) {
     return ring_of(e, window_of(e, window));
 }
 
-/* A view change is no time for new memory: all senders wait, and a virtual machine may take milliseconds for a
+/* A view change is the wrong time for new memory: all senders wait, and a virtual machine may take milliseconds for a
  * megabyte. So a ring has room for a window twice as large, and the part needed at once in the next view is written to
  * before. */
 static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {

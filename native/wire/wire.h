@@ -106,7 +106,7 @@ static inline void sc_put64(uint8_t *p, uint64_t v) {
 
 /* Each field is one line: its offset in the datagram, its size, its name. SC_FIELD defines sc_get_NAME(p),
  * sc_put_NAME(p, v) and the constant sc_at_NAME; SC_ENTRIES defines them for a field that is repeated every `stride`
- * bytes, SC_BYTES for one that is no integer. Nothing else reads or writes a datagram. */
+ * bytes, SC_BYTES for one that is not an integer. Nothing else reads or writes a datagram. */
 #define SC_FIELD(offset, bits, name)                                                                                   \
     static inline uint##bits##_t sc_get_##name(const uint8_t *p) { return sc_get##bits(p + (offset)); }                \
     static inline void sc_put_##name(uint8_t *p, uint##bits##_t v) { sc_put##bits(p + (offset), v); }                  \

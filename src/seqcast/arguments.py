@@ -37,7 +37,7 @@ def as_about(info: Mapping[str, Any]) -> str:
     """The info of a member, as JSON; "": none.
 
     Raises:
-        UsageError: the info is no dict, JSON cannot say it, or the JSON is not printable or too long.
+        UsageError: the info is not a dict, JSON cannot express it, or the JSON is not printable or too long.
     """
     if not isinstance(info, Mapping) or not all(isinstance(key, str) for key in info):
         raise UsageError(f"info={info!r} must be a dict with text as keys, such as {{'role': 'primary'}}")

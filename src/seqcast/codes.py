@@ -200,7 +200,7 @@ WRONG_SETTING = _code(
 KUBERNETES = _code(
     1204,
     "Variables of a service that is named seqcast",
-    "Kubernetes sets SEQCAST_SERVICE_HOST and the like, which are no settings.",
+    "Kubernetes sets SEQCAST_SERVICE_HOST and the like, which are not settings.",
     "Rename the service, or set enableServiceLinks: false.",
 )
 NEVER_LEFT = _code(
@@ -553,7 +553,7 @@ NO_VIEW = _code(
 BAD_PEER = _code(
     4002,
     "A peer does not follow the protocol",
-    "Bytes that no release of seqcast sends, or a message that is no part of a batch in a group of batches.",
+    "Bytes that no release of seqcast sends, or a message outside a batch in a group of batches.",
     "Find out who sends them. `RemoteProtocolError`.",
 )
 NO_GUARD = _code(
@@ -613,7 +613,7 @@ OTHER_KEY = _code(
 KEY_FILE = _code(
     5002,
     "The key file cannot be read again",
-    "The key file of a member that runs has changed, and is no key file now: the member goes on with the keys before.",
+    "The key file of a running member has changed, and is not a key file any more: the member keeps the previous keys.",
     "Correct the file, as the message says; a changed file is read again.",
 )
 UNPROVEN = _code(
@@ -626,7 +626,7 @@ UNPROVEN = _code(
 MEMBERS_LIST = _code(
     5004,
     "The list of members cannot be read again",
-    "The file of `authorized=` has changed, and is no list now: the member goes on with the list before.",
+    "The file of `authorized=` has changed, and is not a list any more: the member goes on with the list before.",
     "Correct the file, as the message says; a changed file is read again.",
 )
 COMPANY = _code(

@@ -1,7 +1,7 @@
-"""Reading files that others may have put there: regular ones only, no links, and no more bytes than one can have.
+"""Reading files that others may have put there: only regular files, no links, and with a limit on the bytes read.
 
-Who can write to a directory of journals can put anything under a name that is read: a FIFO, which would block its
-reader for ever, a link to a file of another user, a sparse file of a terabyte.
+Anyone who can write to a directory of journals can put anything under a name that is read: a FIFO, which would block
+its reader for ever, a link to a file of another user, a sparse file of a terabyte.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = Fil
             the way may be links in any case.
 
     Raises:
-        OSError: it cannot be opened, is a link, or is no regular file.
+        OSError: it cannot be opened, is a link, or is not a regular file.
     """
     if not links and not _NO_LINKS and os.path.islink(path):
         raise _refused(path, "a link, and links are not followed here")

@@ -173,7 +173,7 @@ def views_go_back(script: Script) -> None:
         (deliver_in_the_wrong_view, {"sending view"}, r"a delivered it in view 1 .*, c in view 2"),
         (alien_order_at_the_crashed_one, {"total order"}, r"view 2 .*b delivered .*, a as 1\d and 1\d"),
         (leaver_delivered_what_nobody_else_did, {"agreement"}, r"d delivered c's message 10000\.0 .* b did not"),
-        (message_of_a_stranger, {"sending view"}, r"b delivered d's message 10000\.0 in view 4 .*no member"),
+        (message_of_a_stranger, {"sending view"}, r"b delivered d's message 10000\.0 in view 4 .*not a member"),
         (another_idea_of_the_view, {"views"}, r"view 3 .* other members"),
         (views_go_back, {"views"}, r"e installed view 3 .* after view 4"),
     ],
@@ -459,8 +459,8 @@ def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(here:
 @pytest.mark.parametrize(
     ("master", "status", "told"),
     first_quick([
-        ("local[none]", 2, "'local[none]' is no Spark master"),
-        ("nonsense", 2, "'nonsense' is no Spark master"),
+        ("local[none]", 2, "'local[none]' is not a Spark master"),
+        ("nonsense", 2, "'nonsense' is not a Spark master"),
     ]),
 )
 def test_spark_that_does_not_start_is_one_line_and_no_verdict(

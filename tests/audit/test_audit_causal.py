@@ -1,4 +1,4 @@
-"""The audit of causal order: an effect before its cause is named, and concurrent messages in any order are no alarm."""
+"""The audit of causal order: an effect before its cause is named; concurrent messages in any order raise no alarm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named(row: Row) -> str:
 
 
 @pytest.mark.parametrize("segment_rows", [1000, 20])
-def test_concurrent_messages_in_any_order_are_no_alarm(here: Any, tmp_path: Path, segment_rows: int) -> None:
+def test_concurrent_messages_in_any_order_raise_no_alarm(here: Any, tmp_path: Path, segment_rows: int) -> None:
     top = concurrent(Script("causal")).write(tmp_path, segment_rows=segment_rows, step=20)
     report = check_cluster(here, find([top]))
     assert failed(report) == set(), report.as_text()
@@ -87,7 +87,7 @@ def test_a_cause_in_another_segment_counts_and_all_are_counted(here: Any, tmp_pa
     assert report.verdicts["causal"].violations > 10
 
 
-def test_messages_that_a_crashed_member_alone_had_are_no_cause(here: Any, tmp_path: Path) -> None:
+def test_messages_that_a_crashed_member_alone_had_are_not_causes(here: Any, tmp_path: Path) -> None:
     """A and B delivered messages that nobody else saw, and both fell; survivors have B's message without its cause."""
     script = Script("causal")
     cause = Row(A, 10_000, 0, 0, b"only a and b had it")
@@ -133,7 +133,7 @@ def test_an_effect_without_its_cause_is_named_in_a_view_that_nobody_closed(
     assert failed(report) == {"causal"}, report.as_text()
 
 
-def test_a_prefix_in_a_view_that_nobody_closed_is_no_alarm(here: Any, tmp_path: Path) -> None:
+def test_a_prefix_in_a_view_that_nobody_closed_raises_no_alarm(here: Any, tmp_path: Path) -> None:
     script = Script("causal")
     script.at(E, script.v4)[25:] = []
     for who, story in script.stories.items():
@@ -175,7 +175,7 @@ def test_lost_messages_are_not_told_as_a_broken_causal_order(here: Any, tmp_path
     assert failed(report) == {"agreement"}, report.as_text()
 
 
-def test_rows_that_retention_removed_are_no_alarm_and_the_rest_is_compared(here: Any, tmp_path: Path) -> None:
+def test_rows_that_retention_removed_raise_no_alarm_and_the_rest_is_compared(here: Any, tmp_path: Path) -> None:
     script = Script("causal")
     many = script.rows_of(script.v4, 600)
     for who in (B, C, E):

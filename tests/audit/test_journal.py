@@ -569,7 +569,7 @@ def test_a_full_disk_ends_the_journal_and_lost_rows_are_counted(
     told = [record.getMessage() for record in caplog.records if record.name == "seqcast.journal"]
     assert len(told) == 1
     assert re.search(r"No space left.*row 0 on.*free space.*delivery continues", told[0])
-    (writer.path / "segment-000001.arrows").unlink()  # it is no file that can be read
+    (writer.path / "segment-000001.arrows").unlink()  # the file cannot be read
     (writer.path / "segment-000001.sums").unlink()
     found = journal_read.read(writer.path)
     assert (found.rows, found.closed, [view.view_id for view in found.views]) == (0, None, [V1.view_id])
@@ -728,7 +728,7 @@ def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     refused(r"line 1.*tag")
 
 
-def test_rows_without_views_are_no_journal_and_neither_is_one(tmp_path: Path) -> None:
+def test_rows_without_views_are_not_a_journal_and_neither_is_one(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(3))])
     (path / "views.jsonl").unlink()
     with pytest.raises(JournalError, match=r"rows and no view.*restore its views\.jsonl, or leave") as caught:

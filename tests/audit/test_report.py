@@ -148,7 +148,7 @@ def test_members_that_went_and_views_that_fell_apart_are_reported_as_faults(here
     assert "2 things to look at" in page and "c (ended without" in page and report.NOTHING not in page
 
 
-def test_members_that_go_on_or_have_left_are_no_loss(here: Any, tmp_path: Path) -> None:
+def test_members_that_go_on_or_have_left_are_not_lost(here: Any, tmp_path: Path) -> None:
     last = view(2, [A])
     writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", flush_s=0.001)
     for of in (V1, last):

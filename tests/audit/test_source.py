@@ -318,7 +318,7 @@ def test_a_table_of_several_paths_and_of_patterns_has_them_all_and_nothing_is_an
             rows(first, nothing)
 
 
-def test_a_copy_of_a_journal_is_no_second_one_and_does_not_replace_it(tmp_path: Path) -> None:
+def test_a_copy_of_a_journal_does_not_count_twice_and_does_not_replace_it(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST)], payload="hash")
     copy = tmp_path / f"{path.name}-older"
     shutil.copytree(path, copy)
@@ -449,7 +449,7 @@ def test_offsets_name_the_member_and_rows_that_retention_removed_are_named(tmp_p
         ({"columns": "idx, nothing"}, "there is no column 'nothing'; give some of member, idx,"),
         ({"columns": "idx,sentat"}, "there is no column 'sentat'; did you mean sent_at"),
         ({"columns": "idx,idx"}, "give each column once"),
-        ({"tap": "127.0.0.1:1"}, "a tap wants its token"),
+        ({"tap": "127.0.0.1:1"}, "a tap needs its token"),
         ({"tap": "nowhere", "token": "t" * 16}, "nowhere"),
     ],
 )
@@ -540,7 +540,7 @@ def test_a_schema_chooses_columns_and_is_else_refused_before_tasks(session: Any,
         ("idx bigint, sendr string", {}, "schema: there is no column 'sendr'; did you mean sender"),
         ("idx int", {}, "schema: column idx is bigint, not int: cast the column in the query"),
         ("payload binary not null", {}, "schema: column payload may be null"),
-        ("idx bigint", {"columns": "sender"}, "give one of both"),
+        ("idx bigint", {"columns": "sender"}, "give only one"),
         ("idx bigint", {"colums": "sender"}, "did you mean columns"),
     ):
         with pytest.raises(PySparkException, match=says) as refused:

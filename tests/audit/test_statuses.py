@@ -104,14 +104,14 @@ def test_an_audit_without_a_verdict_does_not_say_that_a_guarantee_is_broken(
     assert (done.returncode, last_line(done), done.stdout) == (status, says, ""), done.stderr
 
 
-def test_spark_without_temporary_files_is_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_spark_without_temporary_files_gives_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     with pytest.raises(SparkFailed, match=r"^no temporary files can be written: .*; free some space, or set TMPDIR$"):
         open_session()
 
 
 @pytest.mark.long
-def test_output_that_cannot_be_written_is_no_verdict(journals: str, tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_gives_no_verdict(journals: str, tmp_path: Path) -> None:
     code = WITHOUT_SPARK.format(what="broken()")
     assert audit(code, journals).returncode == 1
     if Path("/dev/full").exists():

@@ -64,7 +64,7 @@ def test_every_command_has_help(command, capsys):
         (["tail", "x", "--order", "none"], "choose from"),
         (["tail", "x", "--timeout", "-1"], "seconds"),
         (["tail", "x", "--interface", "nosuchinterface0"], "nosuchinterface0"),
-        (["tail", "x", "--interface", "no\udcff"], "no network interface 'no\\udcff'"),  # an argument that is no UTF-8
+        (["tail", "x", "--interface", "no\udcff"], "no network interface 'no\\udcff'"),  # an argument that is not UTF-8
         (["tail", "x\udcff"], "cluster='x\\udcff' must be printable"),
         (["tail", "x", "--name", ""], "name='' must be text"),
         (["tail", "x", "--journal", ""], "--journal is empty"),
@@ -387,7 +387,7 @@ def test_a_message_as_json_says_that_it_is_transitional_or_a_unicast_only_if_so(
         assert {name for name in flags if name in row} == {*given} and all(row[name] is True for name in given)
 
 
-def test_bytes_that_are_no_text_are_base64_in_json():
+def test_bytes_that_are_not_text_are_base64_in_json():
     row = json.loads(tail.as_json(message(b"\xff\x00")))
     assert row["payload_base64"] == "/wA=" and "payload" not in row
 

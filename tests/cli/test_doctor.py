@@ -229,7 +229,7 @@ listen.Listener("", 47320).run(60)
 
 @netns
 @pytest.mark.long
-def test_a_burst_that_a_socket_loses_says_so_and_is_no_finding(network):
+def test_a_burst_that_a_socket_loses_says_so_without_a_finding(network):
     here, there = network[:2]
     with python(there, "-c", SLOW) as listener:
         assert "listens" in listener.stdout.readline()
@@ -424,7 +424,7 @@ def test_a_member_with_a_key_is_looked_at_with_its_files_and_its_cipher(tmp_path
     monkeypatch.setattr("seqcast.doctor.keys.fault", lambda: ("", False))
     lines = {line.word: line for line in look(Config(**files, cipher="aes-256-gcm"), tmp_path)}
     assert [lines[word].level for word in ("aes", "key", "identity", "authorized")] == ["FAIL", "ok", "ok", "FAIL"]
-    assert "is no line of a list" in lines["authorized"].fact
+    assert "is not a line of a list" in lines["authorized"].fact
     (tmp_path / "sys/bus/platform/drivers/vmgenid").mkdir(parents=True)
     (tmp_path / "sys/bus/platform/drivers/vmgenid/VMGENID:00").symlink_to(tmp_path)
     (tmp_path / "proc").mkdir()

@@ -714,11 +714,11 @@ def test_mistakes_in_a_matrix_or_a_rate_are_named(options, says, capsys):
     assert error.value.code == 2 and says in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_matrix_is_named(tmp_path, capsys):
+def test_a_file_that_is_not_a_matrix_is_named(tmp_path, capsys):
     other = tmp_path / "other"
     other.write_text("[1]\n")
     assert command.main(command.parse([*MATRIX[1:], "--out", str(other)])) == 2
-    assert "is no file of --matrix" in capsys.readouterr().err
+    assert "is not a file of --matrix" in capsys.readouterr().err
 
 
 def test_a_matrix_varies_the_transport():

@@ -363,7 +363,7 @@ def no_quorum() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def done_forgotten() -> Iterator[dict[str, Any]]:
-    """DONE is no acceptance: an initiator proposes any VIEW, whatever the others have accepted before."""
+    """DONE does not accept: an initiator proposes any VIEW, whatever the others have accepted before."""
     with mock.patch.object(seqcast.core.machines.initiator, "to_repeat", lambda *arguments: None):
         yield {}
 
@@ -690,7 +690,7 @@ def violation(variant: str, seed: int, rules: str = "") -> str:
         rules: of another variant, in the same storm.
 
     Raises:
-        AssertionError: the code under test noticed an error of its own. That is no find: a wrong reading is a protocol
+        AssertionError: the code under test noticed its own error. That is not a find: a wrong reading is a protocol
             that somebody could have built without our assertions.
     """
     with VARIANTS[rules or variant]() as arguments:

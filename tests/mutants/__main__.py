@@ -46,7 +46,7 @@ SEEDS_CPU_S = 200
 TESTS_CPU_S = 300
 
 UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*)", re.M)
-"""Python's message for a break that is no program: no rule is broken, so a failure then catches nothing."""
+"""Python's message for a break that is not a program: no rule is broken, so a failure then catches nothing."""
 EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
 ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
 """Of other tests one that fails must fail again: on a busy machine a test may fail for want of processor time."""
@@ -75,7 +75,7 @@ def run(copy: Copy, *command: str, cpu_s: float) -> tuple[int, str]:
     """(exit status, output) in the copy.
 
     Raises:
-        NoVerdict: the broken code is no program, or did not get the processor.
+        NoVerdict: the broken code is not a program, or did not get the processor.
     """
     status, output = copy.run(*command, cpu_s=cpu_s)
     if status and (unfit := UNFIT.search(output)):

@@ -107,7 +107,7 @@ def test_a_suspicion_names_its_evidence(evidence):
 
 
 @pytest.mark.parametrize("others_reach_it", [True, False])
-def test_a_refused_port_of_a_member_that_is_heard_or_vouched_for_is_no_evidence(others_reach_it):
+def test_a_refused_port_of_a_member_that_is_heard_or_vouched_for_is_not_evidence(others_reach_it):
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)
     if others_reach_it:  # a firewall that rejects our unicasts, and its multicasts are lost

@@ -202,6 +202,6 @@ def test_asyncio_groups_have_one_too():
     asyncio.run(main())
 
 
-def test_a_policy_that_is_no_function_is_refused():
+def test_a_policy_that_is_not_a_function_is_refused():
     with pytest.raises(seqcast.ConfigError, match="must be a function from a MembershipChange"):
         join(cluster(), "a", membership_policy="by name")

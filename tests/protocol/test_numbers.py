@@ -324,7 +324,7 @@ ASKING = {
 """Frames that ask something under a number, or carry it on: a member that gets one answers to that number."""
 ELSEWHERE = {
     "promised": "a promise that came late raises the next attempt, too",
-    "told": "the questions of `seqcast probe` are no machine: test_an_answer_to_the_question_before_is_not_shown",
+    "told": "the questions of `seqcast probe` are not a machine: test_an_answer_to_the_question_before_is_not_shown",
     "blocked": "test_answers_to_another_command_or_too_many_of_them_are_not_heeded",
 }
 """Answers that are tried elsewhere, or may come at any time."""

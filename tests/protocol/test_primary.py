@@ -555,7 +555,7 @@ def test_a_minority_names_its_missing_members_and_goes_on_when_an_operator_says_
     name, group = minority
     blocked = told(group, Blocked)
     assert blocked.kind == "minority" and blocked.reason.endswith(f"seqcast unblock {name} --interface {LOOPBACK}")
-    with pytest.raises(seqcast.SendTimeout, match=r"only \[c\] of .*which is no majority"):
+    with pytest.raises(seqcast.SendTimeout, match=r"only \[c\] of .*which is not a majority"):
         for _ in range(100):
             group.send(b"x" * 1000, timeout=0.2)
     assert command(["unblock", name, "--interface", LOOPBACK, "--list"]) == 0

@@ -114,7 +114,7 @@ def test_an_idle_sequencer_without_its_own_messages_is_put_out_and_no_idle_membe
     assert {node.name for node in world.nodes if node.record.put_out_ns} == {"m2", "m2'"}
 
 
-def test_a_member_without_which_the_others_are_no_majority_is_not_put_out():
+def test_a_member_without_which_the_others_are_not_a_majority_is_not_put_out():
     """One of three does not answer, and is not known to be dead; then one of the others is slow."""
     world = World(replace(FAST, members=3, partition="primary", settings=SLOW))
     world.plan()

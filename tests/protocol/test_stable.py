@@ -128,7 +128,7 @@ def test_a_member_without_its_file_has_no_vote_and_counts_as_back():
     assert {fence(node) for node in nodes} == {fence(nodes[0])} and fence(nodes[0]) > 1 and sound(stage)
 
 
-def test_most_files_lost_are_no_majority_and_the_one_left_says_so():
+def test_the_rest_of_mostly_lost_files_is_not_a_majority_and_the_one_left_says_so():
     stage, nodes = three()
     for node in nodes:
         node.crash()
@@ -312,7 +312,7 @@ def test_a_member_goes_if_others_that_started_again_may_have_begun_a_view_withou
     assert context.view is None and "the group continued as [b]" in a.record.gate[-1].reason
 
 
-def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_is_no_vote(votes):
+def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_does_not_count(votes):
     ask, _, _, b = votes
     view = b.endpoint.machines.keeper.kept.view
     with pytest.raises(RemoteProtocolError, match="does not grow"):

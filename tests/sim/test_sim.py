@@ -185,7 +185,7 @@ def test_members_that_crash_together_make_one_view(seed):
     assert sizes[-2:] == [5, 2], f"seed {seed}: {sizes}"
 
 
-def test_founders_that_take_each_other_in_keep_two_groups_which_is_no_needless_change():
+def test_founders_that_take_each_other_in_keep_two_groups_which_is_not_a_needless_change():
     """Anybody may found this primary group, and two do so at one moment."""
     result = simulate(replace(Options.draw(146, family="skip"), rates=()))
     assert not result.violations, result.violations[0]

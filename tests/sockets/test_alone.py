@@ -109,7 +109,7 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
 
 @pytest.mark.multicast
 def test_a_misspelt_name_on_the_address_of_another_group_is_told(caplog):
-    """The datagrams that come are no sign of a network that works: they are of the other group."""
+    """The datagrams that come do not show that the network works: they are of the other group."""
     name = cluster()
     address = group_address(name, 4)
     with join(name, "a", address=address), join(name + "x", "b", address=address) as alone:

@@ -64,7 +64,7 @@ def test_a_board_shows_a_member_its_view_and_its_counters():
         assert any("joined" in event.text for event in board.events)
 
 
-def test_groups_of_one_name_on_two_ports_are_no_parts_of_one_group():
+def test_groups_of_one_name_on_two_ports_are_two_groups():
     name = cluster()
     with join(name, "a") as a, join(name, "b", port=a.config.port + 20):
         wait_until(lambda: [len(each.about["view"]["members"]) for each in boards(name)] == [1, 1])

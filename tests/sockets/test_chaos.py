@@ -64,7 +64,7 @@ def test_a_process_that_grows_in_a_soak_is_found(kind, later, grows):
 
 @pytest.mark.parametrize("rolled_at", [50, 85, 200], ids=["early", "late", "never"])
 @pytest.mark.parametrize("leaks", [False, True])
-def test_memory_that_rolling_a_journal_takes_once_is_no_growth_and_a_leak_beside_it_is(rolled_at, leaks):
+def test_memory_that_rolling_a_journal_takes_once_is_not_growth_and_a_leak_beside_it_is(rolled_at, leaks):
     flat = {"fds": 10, "slabs": 100, "threads": 9}
     used = [
         {

@@ -363,7 +363,7 @@ def test_bad_calls_name_the_remedy():
         assert payloads(a, 2)[-1] == b"still works"  # b"x" of send_many went before
 
 
-def test_send_many_says_which_item_is_no_message_and_how_many_went_before():
+def test_send_many_says_which_item_is_not_a_message_and_how_many_went_before():
     def broken():
         yield b"one"
         raise TypeError("of the caller's own generator")

@@ -115,7 +115,7 @@ def test_a_cancelled_call_leaves_no_thread_behind():
 
 
 def test_a_program_that_ends_waits_for_no_thread_of_ours():
-    """A call that its event loop no longer awaits: a thread that is no daemon would keep the process."""
+    """A call that its event loop no longer awaits: a thread that is not a daemon would keep the process."""
     text = """
 import asyncio, sys, threading
 import seqcast.aio

@@ -44,7 +44,7 @@ at work just then, and transmits in the sender's place."""
 
 
 def disturbances(before, after, took_s, limit_s):
-    """Why a run is no evidence: these counters have changed, or so much time has passed that packets leave by
+    """Why a run proves nothing: these counters have changed, or so much time has passed that packets leave by
     themselves."""
     return [each for each in OTHERS if after[each] != before[each]] + ["time"] * (took_s >= limit_s)
 

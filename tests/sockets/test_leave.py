@@ -371,7 +371,7 @@ def test_views_of_two_sides_and_counts_of_messages_that_the_other_missed() -> No
     assert [messages for messages, _, to in named(c) if not to] == [7]
 
 
-def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
+def test_a_cut_that_cannot_be_right_does_no_harm() -> None:
     """Those who exclude a member say up to where they delivered its messages: any number."""
     stage = Stage("total", first_seqno=2**40)
     stage.group("a", "b")

@@ -119,7 +119,7 @@ def six(address):
 @contextlib.contextmanager
 def routed(icmp):
     """The places of a, b and c. A link between two routers, of 1,400 bytes, is on the way from a to the others; routers
-    send ICMP messages, or a filter drops these. They count datagrams of IPv4 that forbid fragments and are no questions
+    send ICMP messages, or a filter drops these. They count IPv4 datagrams that forbid fragments and are not questions
     about sizes (type 16)."""
     with contextlib.ExitStack() as stack:
         left, right, *ends = (stack.enter_context(namespace()).namespace for _ in range(5))

@@ -39,7 +39,7 @@ def test_unicast_port_of_a_crowd():
         join_crowd(name, interface="lo", unicast_port=port)
 
 
-def test_unicast_port_is_no_port_of_multicasts():
+def test_unicast_port_is_not_a_port_of_multicasts():
     for port in (5000, 5001):
         with pytest.raises(ConfigError, match="must be another one than port=5000"):
             Config(port=5000, unicast_port=port)

@@ -63,7 +63,7 @@ def test_a_copy_of_a_batch_is_as_the_batch(of, begun, size):
         assert twin.to_arrow().equals(batch.to_arrow()) and list(of(twin)) == list(batch)
 
 
-def test_objects_that_are_no_batch_make_none():
+def test_objects_that_are_not_a_batch_make_none():
     with join(cluster(), "a") as a:
         a.send(b"abc")
         make, (view, data, offsets, runs, *rest) = a.recv_batch(LIMIT_S).__reduce__()
@@ -72,7 +72,7 @@ def test_objects_that_are_no_batch_make_none():
     beyond, down = (np.array(each, np.int32).tobytes() for each in ([0, 9], [0, 5, 3]))
     for parts in ((data, short, runs), (data, beyond, runs), (data, offsets[:6], runs), (data, offsets, b""),
                   (data, down, runs), (data, offsets, 2 * runs), (b"", b"", runs)):  # fmt: skip
-        with pytest.raises(ValueError, match="this is no batch"):
+        with pytest.raises(ValueError, match="this is not a batch"):
             make(view, *parts, *rest)
 
 

@@ -105,7 +105,7 @@ def test_the_first_answers_suffice_and_the_others_are_unanswered() -> None:
         assert b.counters.answered == 1 and a.counters.malformed == c.counters.malformed == 0
 
 
-def test_errors_are_no_first_answers_and_are_carried_as_type_and_text() -> None:
+def test_errors_are_not_first_answers_and_are_carried_as_type_and_text() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError

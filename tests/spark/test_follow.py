@@ -149,7 +149,7 @@ def test_a_stream_goes_to_a_journal_of_a_view_that_goes_on_if_that_has_as_much(t
 
 @pytest.mark.parametrize("late", [90, 100, 300])
 @pytest.mark.parametrize("order", ["records", "grant"])
-def test_if_deliveries_are_no_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
+def test_if_deliveries_are_not_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
     tmp_path: Path, stores: Any, order: str, late: int
 ) -> None:
     """Before, all members deliver the same: A's disk is full, A goes on, and so does the stream, in B's journal."""

@@ -39,8 +39,8 @@ def python(tmp_path: Path, prints: str) -> str:
 @pytest.mark.parametrize(
     "master", ["nonsense", "local[x]", "spark://host", "http://host:7077", "spark://h:1,g", "local;"]
 )
-def test_a_text_that_is_no_master_is_refused(master: str) -> None:
-    with pytest.raises(seqcast.UsageError, match="is no Spark master: give local"):
+def test_a_text_that_is_not_a_master_is_refused(master: str) -> None:
+    with pytest.raises(seqcast.UsageError, match="is not a Spark master: give local"):
         seqcast.spark.open_session(master)
 
 

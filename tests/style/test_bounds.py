@@ -57,7 +57,7 @@ KERNELS = {
 }
 
 SETTINGS = {
-    # a setting whose unit is no time; the test of its effect, or why it has none. SETTING tests its own bounds.
+    # a setting whose unit is not a time; the test of its effect, or why it has none. SETTING tests its own bounds.
     "port": f"why: {PORT}",
     "port_range": "sockets/test_unicast.py::test_if_all_ports_are_taken_a_member_names_the_remedy",
     "unicast_port": f"why: {PORT}",

@@ -231,7 +231,7 @@ def test_a_write_to_a_part_is_seen(statement):
     assert ("sc_engine", "cut") in writes(f"void f(struct sc_engine *e, const void *from) {{\n    {statement}\n}}\n")
 
 
-def test_a_pure_read_is_no_write():
+def test_a_pure_read_is_not_a_write():
     text = "void f(sc_engine *e, const sc_cut *c) {\n    if (e->cut.end == c->end && e->cut.end <= 3) g(&e->cut);\n}\n"
     assert writes(text) == set()
 
@@ -497,7 +497,7 @@ def test_every_compiled_module_has_a_stub():
 
 
 def test_modules_of_tests_have_names_of_their_own():
-    """Rooms of tests are no packages, so two modules of one name would be taken for one."""
+    """Rooms of tests are not packages, so two modules of one name would be taken for one."""
     names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
     assert {name for name in names if names.count(name) > 1} == set()
 

@@ -146,7 +146,7 @@ def test_every_number_that_is_cited_exists():
     unknown = {
         f"{path.relative_to(ROOT)}: {number}"
         for path in [*files(), *TESTS.rglob("transcripts/**/*.txt")]
-        if path.name != "LICENSE" and path.parent.name != "corpus"  # inputs of the fuzzer are no text
+        if path.name != "LICENSE" and path.parent.name != "corpus"  # inputs of the fuzzer are not text
         for number in cited(path.read_text(encoding="utf-8")) - NUMBERS
     }
     assert unknown == set()

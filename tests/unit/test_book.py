@@ -95,7 +95,7 @@ def test_a_sparing_book_that_is_full_of_hints_forgets_the_one_that_was_named_lon
     assert made.refused == before + 1, "all were named at this moment"
 
 
-def test_those_that_are_no_seeds_are_forgotten_in_time():
+def test_addresses_that_are_not_seeds_are_forgotten_in_time():
     made = book(1)
     made.former([address(2)], 0)
     made.named([address(3)], 0)
@@ -121,7 +121,7 @@ def test_a_seed_is_a_host_perhaps_with_a_port(seed, parts):
 
 
 @pytest.mark.parametrize("seed", ["", " ", ":5", "a:", "a:0", "a:65536", "a:x", "[::1", "a b", "[]:5", "file:/x"])
-def test_anything_else_is_no_seed(seed):
+def test_anything_else_is_not_a_seed(seed):
     with pytest.raises(ConfigError, match="host:port"):
         split_seed(seed)
 

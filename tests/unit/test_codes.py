@@ -93,7 +93,7 @@ def test_a_link_that_carries_nothing_is_worse():
     assert numbers(seen) == ["SC2211"]
 
 
-def test_by_the_unicast_transport_it_is_no_fault_to_be_heard_by_unicast():
+def test_by_the_unicast_transport_being_heard_by_unicast_is_not_a_fault():
     seen = board(about__transport="unicast")
     assert way(seen, 0, 1) == "u" and numbers(seen) == []
 
@@ -168,7 +168,7 @@ def test_a_group_is_shown_by_a_member_that_runs_or_by_the_last_one_that_did():
     assert spokesman([board(about__updated=990 * SECOND), runs]) is runs, "its Python hangs"
 
 
-def test_a_stall_that_has_just_begun_is_no_trouble():
+def test_a_stall_that_has_just_begun_is_not_trouble():
     assert numbers(board(gauges__held_by=2, gauges__held_since=1000 * SECOND - SECOND // 2)) == []
 
 

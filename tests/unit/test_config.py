@@ -72,7 +72,7 @@ def test_a_wrong_setting_is_refused_with_the_right_form(settings, text):
 
 def test_a_wrong_file_or_variable_is_named(tmp_path):
     path = tmp_path / "seqcast.toml"
-    for content, text in (("ttl = ", "no TOML"), ("tttl = 1", "did you mean ttl"), ("ttl = 1.5", "a whole number")):
+    for content, text in (("ttl = ", "not valid TOML"), ("tttl = 1", "did you mean ttl"), ("ttl = 1.5", "a whole number")):
         path.write_text(content)
         with pytest.raises(seqcast.ConfigError, match=text):
             Config.from_toml(path)
@@ -98,7 +98,7 @@ def test_a_variable_with_a_slip_of_the_pen_is_refused_as_a_keyword_is(variable, 
         Config.from_environment({"PATH": "/", variable: "lo"})
 
 
-def test_variables_of_the_build_are_no_settings_and_no_mistakes():
+def test_variables_of_the_build_are_neither_settings_nor_mistakes():
     build = {"SEQCAST_EXTENSIONS": "engine", "SEQCAST_LTO": "0", "SEQCAST_SANITIZE": "1"}
     assert Config.from_environment({**build, "SEQCASTLE": "1"}) == Config()
 
@@ -287,7 +287,7 @@ def test_other_seeds_do_not_say_how_many_found_a_primary_group(seeds):
     assert Config(seeds=seeds).for_guest(partition="primary").found == 0
 
 
-def test_the_marks_of_origins_are_no_setting():
+def test_the_marks_of_origins_are_not_settings():
     with pytest.raises(seqcast.ConfigError, match="there is no setting '_marks'"):
         Config().replace(_marks={})
     with pytest.raises(seqcast.ConfigError, match="SEQCAST__MARKS"):

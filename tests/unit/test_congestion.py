@@ -129,7 +129,7 @@ def test_windows_that_begin_to_bound_know_how_much_is_on_the_way():
 
 
 @pytest.mark.parametrize("back", [1, MS])
-def test_a_thread_that_is_late_with_its_time_is_no_harm(back):
+def test_a_thread_that_is_late_with_its_time_does_no_harm(back):
     net = Paths(unicast=True)
     net.lost = range(1, 20)  # so that no round trip is measured
     net.fill()

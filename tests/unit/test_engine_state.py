@@ -33,7 +33,7 @@ def test_bytes_come_whole_and_in_order_however_they_are_cut(loss):
     net.drop = lambda *_: rng.random() < loss
     data = rng.randbytes(700_001)
     assert transfer(net, data, read=1234 if not loss else 1 << 20) == data
-    assert not net.got[1]  # it is no message
+    assert not net.got[1]  # not a message
     assert net.engines[0].counters()["state_bytes_sent"] == net.engines[1].counters()["state_bytes_read"] == len(data)
     assert net.engines[0].counters()["messages_sent"] == 0
 

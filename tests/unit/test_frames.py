@@ -238,7 +238,7 @@ def test_anything_but_a_frame_is_refused(data):
         replace(VIEW, sequencer=2),
         replace(VIEW, sequencer=-1),
         replace(VIEW, mechanism=0),  # which has no sequencer
-        replace(VIEW, mechanism=0, sequencer=-1),  # which is no total order
+        replace(VIEW, mechanism=0, sequencer=-1),  # which is not a total order
         replace(VIEW, mechanism=255),  # which this release does not know
         replace(VIEW, order="fifo"),
         replace(VIEW, order="none"),
@@ -349,7 +349,7 @@ def test_a_view_in_which_an_observer_decides_is_refused():
 
 
 @pytest.mark.parametrize("about", ["x", "[]", "7", "{", "[" * 500, '{"x":"\x1b"}', "{" + " " * 600 + "}", 7, None])
-def test_an_info_that_is_no_object_is_refused(about):
+def test_an_info_that_is_not_an_object_is_refused(about):
     value = json.loads(dump(InfoTold(1, "{}")))
     with pytest.raises(RemoteProtocolError):
         load(json.dumps(value | {"about": about}).encode())

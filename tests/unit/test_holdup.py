@@ -148,7 +148,7 @@ def test_nobody_blames_the_sequencer_for_a_member_that_takes_nothing(sequencer, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("heartbeat_s", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_with_rare_heartbeats_one_look_is_no_evidence_and_the_sequencer_is_not_blamed(heartbeat_s):
+def test_with_rare_heartbeats_one_look_is_not_evidence_and_the_sequencer_is_not_blamed(heartbeat_s):
     rare = {"heartbeat_ns": heartbeat_s * 10**9, "suspect_ns": 60 * 10**9, "suspect_ns_max": 60 * 10**9}
     stream = Stream(3, sequencer=0, **rare)
     stream.run(heartbeat_s * SECOND_MS, {2: 4}, senders=(0, 1))  # one look, or two

@@ -249,20 +249,20 @@ def test_a_list_has_names_operators_and_times(tmp_path):
     ("text", "mode", "says"),
     [
         ("", 0o644, "this one 0"),
-        ("ed25519:abc a", 0o644, "no line of a list"),
-        (f"{PUBLIC}", 0o644, "no line of a list"),
-        (f"{PUBLIC} operator", 0o644, "no line of a list"),
-        (f"{PUBLIC} until=2027-01-31", 0o644, "no line of a list"),
-        (f"rsa{PUBLIC} a", 0o644, "no line of a list"),
+        ("ed25519:abc a", 0o644, "not a line of a list"),
+        (f"{PUBLIC}", 0o644, "not a line of a list"),
+        (f"{PUBLIC} operator", 0o644, "not a line of a list"),
+        (f"{PUBLIC} until=2027-01-31", 0o644, "not a line of a list"),
+        (f"rsa{PUBLIC} a", 0o644, "not a line of a list"),
         (f"{PUBLIC} a admin", 0o644, "'admin' in"),
-        (f"{PUBLIC} a until=soon", 0o644, "is no time"),
-        (f"{PUBLIC} a until=", 0o644, "is no time"),
+        (f"{PUBLIC} a until=soon", 0o644, "is not a time"),
+        (f"{PUBLIC} a until=", 0o644, "is not a time"),
         (f"{PUBLIC} a", 0o664, "may write this file"),
         (f"{PUBLIC} a", 0o646, "chmod go-w"),
         ("x" * (2 << 20), 0o644, "too large"),
     ],
 )
-def test_a_file_that_is_no_list_is_refused(tmp_path, text, mode, says):
+def test_a_file_that_is_not_a_list_is_refused(tmp_path, text, mode, says):
     with pytest.raises(seqcast.ConfigError, match=says):
         identities.read_list(listed(tmp_path, text, mode))
     with pytest.raises(seqcast.ConfigError, match="cannot be read"):

@@ -458,7 +458,7 @@ def test_the_file_is_read_again_when_it_has_changed_and_only_then(made):
 
 
 @pytest.mark.parametrize("harm", ["mode", "gone", "content"])
-def test_a_file_that_is_no_key_file_any_more_changes_nothing_and_is_told_once(made, harm):
+def test_a_file_that_is_not_a_key_file_any_more_changes_nothing_and_is_told_once(made, harm):
     file = KeyFile(made, "orders", seal_of(Config(key=made), "orders").secrets)
     file.look(1)
     before = keys.read(made)[0]

@@ -45,7 +45,7 @@ def test_a_message_is_unchanged(flags, origin, number, operations):
 
 
 @given(st.binary(max_size=80))
-def test_bytes_that_are_no_message_are_counted_and_change_nothing(data):
+def test_bytes_that_are_not_a_message_are_counted_and_change_nothing(data):
     log = Log(Counting())
     take(log, data)
     assert log.machine.applied == 0

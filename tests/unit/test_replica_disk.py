@@ -90,7 +90,7 @@ def test_an_end_that_is_torn_anywhere_is_cut_off(tmp_path):
             opened(path)
 
 
-def test_damage_before_a_later_sync_is_no_torn_end_and_is_refused(tmp_path):
+def test_damage_before_a_later_sync_is_not_a_torn_end_and_is_refused(tmp_path):
     path = tmp_path / "a"
     _, ends = written(path, [b"1"], [b"20"], [b"300"])
     file = tmp_path / f"a{SUFFIX}"

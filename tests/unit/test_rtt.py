@@ -68,7 +68,7 @@ def beat(forger, rank, sent=0, echo=0, held=0, echoes=0):
     return forge.sealed(plain[:SENT] + struct.pack("<QQIHH", sent, echo, held, echoes, 0) + plain[120:])
 
 
-def test_an_echo_that_cannot_be_one_is_no_measurement():
+def test_an_echo_that_cannot_be_one_is_not_a_measurement():
     net, forger = Net(3), forge.Forger(7)
     engine = net.engines[0]
     net.now = now = 10 * SECOND

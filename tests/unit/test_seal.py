@@ -194,7 +194,7 @@ def test_damaged_datagrams_between_sound_ones_are_no_other_key():
     assert not any(each.sure for each in reports_of(net.engines[1], OtherKey))
 
 
-def test_a_datagram_without_a_seal_is_no_datagram_of_a_group_with_one():
+def test_a_datagram_without_a_seal_does_not_count_in_a_group_with_one():
     net = Net(2, **seal())
     forged = forge.Forger(TAG)
     for datagram in (
@@ -284,7 +284,7 @@ def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
         assert net.engines[1].receive(bytes(claimed), bytes([1]), net.now) == 0
         after = net.engines[1].counters()
         kinds.update(name for name in ("drop_view", "drop_key", "drop_own") if after[name] > before[name])
-    assert kinds["drop_view"] > 5, "it names a holder, and is no packet"
+    assert kinds["drop_view"] > 5, "it names a holder, and is not a packet"
 
 
 def test_a_datagram_for_one_member_opens_at_no_other():

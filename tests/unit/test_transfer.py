@@ -353,7 +353,7 @@ def test_a_merger_keeps_its_promise_to_the_joiners_that_still_wait():
     assert machine.loaded(3) == [BreakPromise(), GoOn(True)]
 
 
-def test_the_time_that_get_state_takes_is_no_silence_of_the_member_that_merges():
+def test_the_time_that_get_state_takes_is_not_silence_of_the_member_that_merges():
     plan, refused = StatePlan(TAG, (9,)), []
     endpoint = SimpleNamespace(edges=set(), joiners_of=lambda tag: (9,), plan_at=lambda tag: plan)
     runner = SimpleNamespace(

@@ -342,7 +342,7 @@ cdef class Check:
 
     def take(self, Batch batch):
         """Counts the messages of a batch, and those that have another size or are not the next of their sender. Returns
-        how many there are; ``None`` is no batch."""
+        how many there are; ``None``: no batch came."""
         cdef size_t n = 0 if batch is None else batch.b.n - batch.first
         cdef const sc_place *place
         cdef uint32_t r

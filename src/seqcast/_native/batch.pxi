@@ -382,7 +382,7 @@ def _batch_of(view, bytes data, bytes offsets, bytes runs, uint64_t view_tag, in
     memcpy(b.offsets, <const char *>offsets, min(<size_t>len(offsets), (n + 1) * sizeof(int32_t)))
     memcpy(b.runs, <const char *>runs, n_runs * sizeof(sc_run))
     if len(offsets) != (n + 1) * 4 or not are_marks(b.offsets, n, len(data)) or not place_runs(b, n_runs, n):
-        raise ValueError("this is no batch")
+        raise ValueError("this is not a batch")
     b.data_len, b.n, b.n_copied, b.n_runs, b.view_tag = len(data), n, n, n_runs, view_tag
     batch.delivered_ns = delivered_ns
     batch.view = view

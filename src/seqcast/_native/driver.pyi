@@ -51,7 +51,7 @@ def interface_of(address: str) -> tuple[str, int]:
     """
 
 def look_at(interface: str, index: int, address: bytes, unrouted: bytes = b"") -> int:
-    """As ``Driver.look``, for sockets that are no driver's.
+    """As ``Driver.look``, for sockets that belong to no driver.
 
     Args:
         index: of the interface when they were opened.

@@ -118,8 +118,8 @@ def join(
         JoinRefused: the group refuses this member: other settings, another release, or the group is full.
         JoinTimeout: no view came within ``join_timeout_s``, none with ``min_members``, or no member could give the
             state. This member has left the group. Base class of the two above.
-        UsageError: the journal already exists, ``state`` lacks one of the two functions, ``info`` is too long or no
-            object of JSON, or Python's threads are replaced (gevent, eventlet).
+        UsageError: the journal already exists, ``state`` lacks one of the two functions, ``info`` is too long or not
+            a JSON object, or Python's threads are replaced (gevent, eventlet).
         Exception: raised by ``set_state``. This member has left the group.
     """
     check_threads()

@@ -9,7 +9,7 @@ and has no place for a snapshot.
 
 After a loss of power the end of the file may be torn: written in part, or its last part before an earlier one. Such an
 end was never reported as synced, and is cut off. Each record says how far the file was synced when the record was
-written; damage before that is no torn end, and the file is refused.
+written; damage before that is not a torn end, and the file is refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ log = logging.getLogger("seqcast")
 
 
 class Damaged(ValueError):
-    """A file that is no log, cannot be read, or has damage that no loss of power explains."""
+    """A file that is not a log, cannot be read, or has damage that no loss of power explains."""
 
 
 @contextlib.contextmanager
@@ -226,7 +226,7 @@ class DiskLog:
             elif record.kind == ENTRY and len(record.body) >= _TIME.size:
                 replay(Told(_TIME.unpack_from(record.body)[0], record.body[_TIME.size :]))
             else:
-                raise Damaged(f"a record of kind {record.kind} is not understood")
+                raise Damaged(f"invalid record of kind {record.kind}")
         _check_end(file)
 
     # ---- writing
@@ -255,7 +255,7 @@ class DiskLog:
                 snapshot(pieces.write)
                 pieces.end()
                 self._write(framed(END, b"", 0))
-            except BaseException:  # an error of the machine's snapshot is no error of the disk
+            except BaseException:  # an error in the machine's snapshot is not the disk's
                 self._give_up()
                 raise
             self._snapshot, self._since = self._size, 0

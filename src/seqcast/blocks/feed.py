@@ -85,7 +85,7 @@ class Counters:
     lost: int = 0
     """Messages of this member that some members did not get (``Lost``)."""
     malformed: int = 0
-    """Messages that are no updates, and reads of a value that the codec cannot read, which is absent then."""
+    """Messages that are not updates, and reads of a value that the codec cannot read, which is absent then."""
 
 
 class Feed(Closing):

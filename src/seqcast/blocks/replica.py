@@ -105,7 +105,7 @@ def replicate(
             cannot be used.
         StableFailed: a file of ``stable=`` cannot be written.
         JoinRefused: the group refuses this member.
-        UsageError: the machine lacks a function, or ``info`` is too long or no object of JSON.
+        UsageError: the machine lacks a function, or ``info`` is too long or not a JSON object.
         NotReady: the machine failed, as in ``restore``; the cause is its error.
     """
     check_name("cluster", cluster)

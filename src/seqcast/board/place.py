@@ -223,10 +223,10 @@ def _own_folder() -> Path:
 def _check(folder: Path, *, mine: bool) -> None:
     """
     Raises:
-        OSError: the path is no directory, is another user's, or writable by others.
+        OSError: the path is not a directory, is another user's, or writable by others.
     """
     seen = folder.lstat()
     if not stat.S_ISDIR(seen.st_mode):
-        raise OSError(f"{folder} is no directory")
+        raise OSError(f"{folder} is not a directory")
     if mine and (seen.st_uid != os.geteuid() or seen.st_mode & 0o077):
-        raise OSError(f"{folder} is not this user's alone (chmod 700)")
+        raise OSError(f"{folder} must belong to this user alone (chmod 700)")

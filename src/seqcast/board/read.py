@@ -37,7 +37,7 @@ COUNTED = ("counters", "sockets", "threads")
 
 
 class BoardError(ValueError):
-    """A file that is no board, or one that this release cannot read."""
+    """A file that is not a board, or one that this release cannot read."""
 
 
 class OtherLayout(BoardError):
@@ -260,13 +260,13 @@ def _version(head: bytes) -> None:
 
     Raises:
         OtherLayout: this release does not know the layout.
-        BoardError: no board.
+        BoardError: not a board.
     """
     if len(head) < _LAYOUT.size:
-        raise BoardError("this is no board of seqcast")
+        raise BoardError("not a seqcast board")
     magic, version = _LAYOUT.unpack_from(head)
     if magic != MAGIC:
-        raise BoardError("this is no board of seqcast")
+        raise BoardError("not a seqcast board")
     if version != VERSION:
         raise OtherLayout(version)
 
@@ -277,7 +277,7 @@ def _parts(data: bytes, *, fields: bool = True) -> dict[str, _Part]:
         raise BoardError(f"a board has {BYTES:,} bytes, and this file has {len(data):,}")
     _, _, size, n, _ = _HEAD.unpack_from(data)
     if size != BYTES or n > PARTS_MAX:
-        raise BoardError("this is no board of seqcast")
+        raise BoardError("not a seqcast board")
     parts = {}
     for i in range(n):
         part = _PART.unpack_from(data, _HEAD.size + i * _PART.size)
@@ -382,14 +382,14 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     """The text about the member, with all fields that readers expect, each of its type.
 
     Raises:
-        BoardError: no object of JSON.
+        BoardError: not a JSON object.
     """
     try:
         said = json.loads(data) if data and not torn else {}
     except (ValueError, RecursionError) as error:
         raise BoardError(f"the text about the member is damaged: {error}") from None
     if not isinstance(said, dict):
-        raise BoardError("the text about the member is no object")
+        raise BoardError("the member's description is not a JSON object")
     about: dict[str, Any] = {name: _text(said, name) for name in _TEXTS}
     about |= {name: _number(said, name) for name in _NUMBERS}
     status, view, counters = (_object(said, name) for name in ("status", "view", "counters"))

@@ -97,17 +97,17 @@ def _peer(board: Board, rank: int) -> list[int]:
 def heard(text: str) -> Told:
     """
     Raises:
-        BoardError: no member said this, of any release.
+        BoardError: no member of any release gives such an answer.
     """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise BoardError("the answer is no object of JSON")
+        raise BoardError("the answer is not a JSON object")
     counters, peers = value.get("counters", {}), value.get("peers", [])
     if not isinstance(counters, dict) or not isinstance(peers, list):
-        raise BoardError("the counters of the answer, or its peers, are none")
+        raise BoardError("malformed counters or peers in the answer")
     status, reason, hears = (_text(value, name) for name in ("status", "reason", "hears"))
     at, age, held_by, held = (_number(value, name) for name in ("at", "age", "held_by", "held"))
     rows = [[_number(row, i) for i in range(PEER)] for row in map(_row, peers) if row]
@@ -118,7 +118,7 @@ def heard(text: str) -> Told:
 
 def _row(values: object) -> dict[int, object]:
     if not isinstance(values, list):
-        raise BoardError("a peer of the answer is none")
+        raise BoardError("malformed peer in the answer")
     return dict(enumerate(values))
 
 
@@ -155,7 +155,7 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     """ "": there is none."""
     found = value.get(name, "")
     if not isinstance(found, str) or not found.isprintable():
-        raise BoardError(f"in the answer, {name} is no text")
+        raise BoardError(f"in the answer, {name} is not a string")
     return found
 
 
@@ -165,5 +165,5 @@ def _number(value: Mapping[Any, Any], name: object) -> int | None:
         return None
     found = value[name]
     if type(found) is not int or not 0 <= found < 1 << 64:
-        raise BoardError(f"in the answer, {name} is no number")
+        raise BoardError(f"in the answer, {name} is not a number")
     return found

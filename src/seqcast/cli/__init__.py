@@ -131,7 +131,7 @@ def process() -> None:
             done = _tell_bug()
     try:
         sys.stderr.flush()
-    except OSError:  # whoever reads errors is gone, too; that is no part of the status
+    except OSError:  # whoever reads errors is gone, too; that does not change the status
         _let_go(sys.stderr)
     status = done
     sys.exit(done)

@@ -2,7 +2,7 @@
 a new member, and leaves; then Spark checks the guarantees in the members' journals.
 
 Each member is a process (``demo_member``). This process starts and controls them, kills one and prints the events; and
-is no member.
+is not a member.
 """
 
 from __future__ import annotations

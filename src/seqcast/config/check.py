@@ -150,7 +150,7 @@ def cores(name: str, text: str) -> frozenset[int]:
 
 
 NEEDS_FOUND = codes.FOUND_UNKNOWN(
-    'partition="primary" with seeds= that are no plain addresses needs found=, as nobody can tell how many members are '
+    'partition="primary" with seeds= that are not plain addresses needs found=: nobody can tell how many members are '
     "intended: give found= a majority of them on all, such as found=2 of 3, or the addresses of all of them as seeds="
 )
 

@@ -377,7 +377,7 @@ class Config(_Marked):
         "How many processes that join, this one included, must hear each other before they found a group; until then "
         'they wait. With `partition="primary"`, set this on all intended members to a majority of them: otherwise a '
         "process that restarts while cut off founds a second group; a process with another number is refused. Seeds "
-        "that are no addresses do not say how many members are intended, so `found` must be given with them. 0: this "
+        "that are not addresses do not say how many members are intended, so `found` must be given with them. 0: this "
         "process founds no group, and joins a running one, whatever the members of that have.",
         low=0,
         high=MEMBERS_MAX,
@@ -492,7 +492,7 @@ class Config(_Marked):
         "wait at least 16 times as long for this receiver as for most members, the group excludes it: the receiver "
         'gets everything that was agreed on until then, and then `Excluded` with the cause "slow". One member at a '
         'time; never if half of the members are as slow, so not in a group of two; and with `partition="primary"` not '
-        "if the others were no majority. skip: under the same conditions the receiver stays, and from then on misses "
+        "unless the others are a majority. skip: under the same conditions the receiver stays, and from then on misses "
         "the messages that its application does not take in time; `Skipped` stands in their place, and no sender "
         'waits: for `order="fifo"` alone. Must be the same on every member.',
         among=SLOWS,

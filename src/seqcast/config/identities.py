@@ -41,8 +41,8 @@ _MADE = "`seqcast keygen FILE --identity` makes one"
 _HOW = f"lines are `{KIND}:PUBLIC NAMES [operator] [until=TIME]`"
 _MAY_USE = "may use this file (mode {mode}): chmod 600 the file"
 _MAY_WRITE = "may write this file (mode {mode}): chmod go-w the file"
-_IDENTITY = Guarded("identity", 4096, "utf-8", OWNER_ALONE, _MAY_USE, "is too large", "is no text", _MADE)
-_LIST = Guarded("authorized", LIST_BYTES_MAX, "utf-8", OWNER_WRITES, _MAY_WRITE, "is too large", "is no text", _HOW)
+_IDENTITY = Guarded("identity", 4096, "utf-8", OWNER_ALONE, _MAY_USE, "is too large", "is not text", _MADE)
+_LIST = Guarded("authorized", LIST_BYTES_MAX, "utf-8", OWNER_WRITES, _MAY_WRITE, "is too large", "is not text", _HOW)
 
 
 class Line(NamedTuple):
@@ -112,7 +112,7 @@ def _line(path: str, text: str) -> Line:
     kind, _, public64 = words[0].partition(":")
     public = decoded(public64)
     if kind != KIND or len(public) != PUBLIC_BYTES or len(words) < 2 or words[1] == "operator" or "=" in words[1]:
-        raise ConfigError(f"authorized={path!r}: {text!r} is no line of a list: {_HOW}")
+        raise ConfigError(f"authorized={path!r}: {text!r} is not a line of a list: {_HOW}")
     operator, until = False, FOREVER
     for word in words[2:]:
         name, _, value = word.partition("=")
@@ -131,6 +131,6 @@ def _time(path: str, text: str, value: str) -> float:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"authorized={path!r}: {value!r} in {text!r} is no time: write until=2027-01-31 or until=2027-01-31T12:00 "
+            f"authorized={path!r}: {value!r} in {text!r} is not a time: use until=2027-01-31 or until=2027-01-31T12:00 "
             "(UTC)"
         ) from None

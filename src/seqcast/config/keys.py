@@ -47,7 +47,7 @@ class Guarded(NamedTuple):
         forbidden: bits that its mode must not have.
         others: the right that others have by those bits, and the remedy; ``{mode}`` stands for the mode.
         large: for a file that is too large.
-        binary: for one that is no text.
+        binary: for one that is not text.
         remedy: the end of each error.
     """
 
@@ -68,7 +68,7 @@ _GUARDED = Guarded(
     OWNER_ALONE,
     "may use this file (mode {mode}): chmod 600 the file, and if others may have read the key, make a new one",
     "is too large for a key file",
-    "is no key file, but binary",
+    "is a binary file, not a key file",
     _MADE,
 )
 
@@ -173,7 +173,7 @@ def add(path: str) -> int:
     it as it was, or with the whole line.
 
     Raises:
-        ConfigError: it is no key file, or has no room for another key.
+        ConfigError: this is not a key file, or has no room for another key.
         OSError: its directory cannot be written.
     """
     known = {key.number for key in read(path)}
@@ -234,7 +234,7 @@ def lines_of(kind: Guarded, path: str) -> list[str]:
     """The lines of a file, without comments and empty ones.
 
     Raises:
-        ConfigError: others have a right that is the owner's alone, or the file cannot be read, or is no text.
+        ConfigError: others have a right that is the owner's alone, or the file cannot be read, or is not text.
     """
     try:
         lines = bytes(_content(kind, path, ordinary)).decode(kind.encoding).splitlines()

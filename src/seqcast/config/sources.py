@@ -28,14 +28,14 @@ def toml_table(path: str | Path) -> dict[str, Any]:
     """The table ``[seqcast]`` of a TOML file if it has one, else all of it.
 
     Raises:
-        ConfigError: the file cannot be read, or is no TOML.
+        ConfigError: the file cannot be read, or is not valid TOML.
     """
     try:
         table: dict[str, Any] = tomllib.loads(read_file(path, NAMED_BYTES_MAX, links=True).decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     inner = table.get("seqcast")
     return inner if isinstance(inner, dict) else table
 
@@ -48,7 +48,7 @@ def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tupl
         kinds: name -> type of each setting.
 
     Raises:
-        ConfigError: a variable is no setting, or its text is no value of the setting's type.
+        ConfigError: a variable names no setting, or its text does not fit the setting's type.
     """
     known = {name.upper() for name in kinds}
     environment = _without_services(environment)

@@ -292,7 +292,7 @@ class Context:
 
     @property
     def voters(self) -> list[int]:
-        """Ids of the members of our view that are no observers, by rank."""
+        """Ids of the members of our view that are not observers, by rank."""
         return [member.id for member in self.members if not member.observer]
 
     @property

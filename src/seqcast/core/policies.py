@@ -48,7 +48,7 @@ def arranged(
         answer = islice(policy(change), len(infos) + 1)  # an iterator may have no end
         order = [member.id if isinstance(member, Member) else 0 for member in answer]
         trouble = "did not return each of change.members once"
-    except BaseException as error:  # SystemExit, too, is no reason to end the group
+    except BaseException as error:  # SystemExit, too, must not end the group
         order, trouble = [], f"raised {error!r}"
     if sorted(order) == sorted(by_id):
         return sorted((by_id[member] for member in order), key=lambda info: info.observer)
@@ -67,8 +67,8 @@ def chosen(context: Context, members: Sequence[Member]) -> int:
         sequencer = policy(tuple(members))
         if sequencer in members and not members[members.index(sequencer)].observer:
             return members.index(sequencer)
-        trouble = "did not return one of the members that are no observers"
-    except BaseException as error:  # SystemExit, too, is no reason to end the group
+        trouble = "did not return one of the members that are not observers"
+    except BaseException as error:  # SystemExit, too, must not end the group
         trouble = f"raised {error!r}"
     context.counters["sequencer_policy_failed"] += 1
     text = f"sequencer_policy {trouble}: the coordinator of the view is its sequencer"

@@ -505,7 +505,7 @@ class Router:
         return out and (unled or context.settings.puts_out or context.identities.used)
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """the VIEW does not include us, and either we asked to leave, and are no survivor, or only a majority
+        """the VIEW does not include us, and either we asked to leave, and do not survive, or only a majority
         continues"""
         final = self.context.primary or self.machines.lifecycle.leaving
         return final and self.left_out(frame, sender, address)

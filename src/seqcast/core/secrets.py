@@ -1,6 +1,6 @@
 """The secret of a view, where there is a key: new with each view, and readable by its members alone.
 
-Each member has a key pair of its own, made at its join; JOIN and VIEW have the public half. Who makes a VIEW draws its
+Each member has its own key pair, made at its join; JOIN and VIEW have the public half. The maker of a VIEW draws its
 secret, and wraps it for each member of the new view with the secret of both halves, the maker's and the member's. So
 the secret stays hidden from a former member, even one with the key file, and from anyone who records everything and
 gets the file later.

@@ -507,7 +507,7 @@ class GiveWay:
 
 
 CONTINUED = "the group continued as [{}]: join again"
-UNLED = "all members that are no observers are gone or cannot be reached, and observers do not go on alone: join again"
+UNLED = "all members that are not observers are gone or cannot be reached, and observers do not go on alone: join again"
 
 
 @dataclass(frozen=True, slots=True)

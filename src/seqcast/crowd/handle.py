@@ -80,7 +80,7 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     message of each sender that a late-join handler keeps.
 
     Args:
-        cluster: name of the crowd. This is no group: ``join`` does not meet it.
+        cluster: name of the crowd. A crowd is not a group: ``join`` does not meet it.
         settings: of this member.
         changes: settings as keywords, which take precedence.
 

@@ -157,7 +157,7 @@ def advertised(config: Config, bound: bytes) -> bytes:
     """The address at which others reach a member whose socket has the address ``bound``.
 
     Raises:
-        ConfigError: ``advertise`` cannot be resolved, or is no address of a host.
+        ConfigError: ``advertise`` cannot be resolved, or is not the address of a host.
     """
     if not config.advertise:
         return bound
@@ -169,7 +169,7 @@ def advertised(config: Config, bound: bytes) -> bytes:
         raise ConfigError(f"advertise={config.advertise!r} cannot be resolved ({why}): give an address") from None
     found = ipaddress.ip_address(address[3:])
     if found.is_unspecified or found.is_multicast:
-        raise ConfigError(f"advertise={config.advertise!r} is {found}, which is no address of a host: give one")
+        raise ConfigError(f"advertise={config.advertise!r} is {found}, which is not the address of a host: give one")
     return address
 
 

@@ -87,7 +87,7 @@ class Joining:
         return lambda: f"join waits, and {discovery.said(tuple(self._endpoint.answered))}"
 
     def wait_members(self, n: int) -> None:
-        """Waits until the newest view has ``n`` members that are no observers, at most until ``join_timeout_s`` after
+        """Waits until the newest view has ``n`` members that are not observers, at most until ``join_timeout_s`` after
         the join began.
 
         Raises:

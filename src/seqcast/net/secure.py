@@ -180,7 +180,7 @@ class KeyFile:
         """The secrets, if they are others now.
 
         Raises:
-            ConfigError: the file has changed, and is no key file: the keys before stay.
+            ConfigError: the file has changed, and is not a key file: the previous keys stay.
         """
         self.due_ns = now_ns + LOOK_NS
         if not self._file.changed():
@@ -223,7 +223,7 @@ class ListFile:
         """Those who may be members, if they are others now.
 
         Raises:
-            ConfigError: the file has changed, and is no list: the lines before stay.
+            ConfigError: the file has changed, and is not a list: the previous lines stay.
         """
         self.due_ns = now_ns + LOOK_NS
         if self._file.changed():

@@ -79,7 +79,7 @@ def hosts_of(entry: str) -> list[str]:
 def hosts(lines: Iterable[str]) -> list[str]:
     """
     Raises:
-        OSError: one of them is no host, or there are too many.
+        OSError: one of them is not a host, or there are too many.
     """
     found = [text for line in lines if (text := str(line).strip())]
     if len(found) > HOSTS_MAX:

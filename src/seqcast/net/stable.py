@@ -39,9 +39,9 @@ def decoded(data: bytes, cluster: str, name: str) -> Kept:
     head, _, body = data.partition(b"\n")
     words = head.removeprefix(MAGIC).split()
     if not head.startswith(MAGIC) or len(words) != 2 or not words[0].isdigit():
-        raise ValueError("it is no such file")
+        raise ValueError("the file is of another kind")
     if int(words[0]) != VERSION:
-        raise ValueError(f"it is of version {int(words[0])}, and this release reads {VERSION}")
+        raise ValueError(f"the file is of version {int(words[0])}, and this release reads {VERSION}")
     if words[1] != b"%08x" % zlib.crc32(body):
         raise ValueError("it is damaged: its checksum is wrong")
     whose, _, kept = body.partition(b"\n")

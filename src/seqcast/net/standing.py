@@ -111,7 +111,7 @@ class Standing:
         return [member.name for member in self.view.members if member != but] if self.view else []
 
     def voters(self) -> list[str]:
-        """Names of the members of the newest view that are no observers."""
+        """Names of the members of the newest view that are not observers."""
         return [member.name for member in self.view.members if not member.observer] if self.view else []
 
     def wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str] | None) -> bool:

@@ -65,7 +65,7 @@ class StateKeeper:
         """Merges for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
 
         Raises:
-            BaseException: the handler raised it, and it is no ``Exception``.
+            BaseException: the handler raised one that is not an ``Exception``.
         """
         runner, merge = self._runner, self._merge
         deadline = time.monotonic_ns() + wait_ns

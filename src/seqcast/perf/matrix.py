@@ -26,7 +26,7 @@ def combinations(text: str) -> Iterator[Combination]:
     """The combinations of ``sizes=64,1024:orders=fifo,total``, the last axis changing fastest.
 
     Raises:
-        ValueError: the text is no such thing.
+        ValueError: the text is not a cell of a matrix.
     """
     axes: dict[str, list[Any]] = {}
     for part in text.split(":"):
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace], l
         lines = read_file(file, BYTES_MAX, links=True).decode().splitlines() if file.exists() else []
         done = {_key(row["combination"].items()): row for row in map(json.loads, lines)}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise PathError(f"{file} is no file of --matrix: {error}") from None
+        raise PathError(f"{file} is not a file of --matrix: {error}") from None
     wanted = list(combinations(arguments.matrix))
     rows = []
     for number, combination in enumerate(wanted, 1):

@@ -29,7 +29,7 @@ LEAVE_S = 10.0
 LOOK_S = 0.5
 """How often the others are looked at while one is waited for."""
 NOTES = 20
-"""Lines of a process that are no reports, of which the last ones are kept."""
+"""Lines of a process that are not reports, of which the last ones are kept."""
 
 
 class RunFailed(SeqcastError):

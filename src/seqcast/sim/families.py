@@ -331,7 +331,7 @@ def of_later(number: int) -> str:
 
 
 def draw(rng: random.Random, engine: Drawn, name: str = "") -> Drawn:
-    """The options of one run of a family, which is drawn if not named; ``engine``: the options that are no faults."""
+    """The options of one run of a family, which is drawn if not named; ``engine``: the options that are not faults."""
     drawn = rng.choice(sorted(FAMILIES.keys() - set(LATER)))
     name = name or drawn
     return engine | {"partition": "merge"} | FAMILIES[name](rng) | {"family": name}

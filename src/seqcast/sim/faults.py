@@ -60,7 +60,7 @@ class Faults:
         self.ambushes: list[type[Frame]] = []  # the last is the kind of frame at which the next ambush strikes
         self.leader_falls = self.options.falling_leader
         self.armed = 0  # writes that are to be struck
-        self.lost = ""  # whose disk was lost: one alone, or those left are no majority of the files
+        self.lost = ""  # whose disk was lost: one alone, or those left are not a majority of the files
         self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 
     def trace(self, node: Process | None, text: str) -> None:

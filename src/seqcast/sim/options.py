@@ -376,7 +376,7 @@ class Options:
 
 
 def _engine(rng: random.Random) -> dict[str, Any]:
-    """Options that are no faults, and that the engine must get right at any value."""
+    """Options that are not faults, and that the engine must get right at any value."""
     return {
         "order": rng.choice(("fifo", "sequencer", "records")),
         "packet_bytes": rng.choice((512, 1472, 9000)),

@@ -225,7 +225,7 @@ class Quiet:
         return self._time(lambda: self._delivered(node, number), SECOND)
 
     def _delivered(self, node: Process, number: int) -> bool:
-        """Has everybody taken this message, who takes any?"""
+        """Has every member that takes messages taken this one?"""
         takers = [other.record for other in self.nodes if other.record.receives]
         takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
         return all(number in taker.delivered_of(node.id) for taker in takers)

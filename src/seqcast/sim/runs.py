@@ -22,7 +22,7 @@ COUNTED: tuple[type[TableMachine] | DecisionTable, ...] = (
     Beacons.BEACON,
     *DECISIONS,
 )
-"""Tables whose taken rows runs report: an operator is no member."""
+"""Tables whose taken rows runs report: an operator is not a member."""
 
 
 def report(arguments: argparse.Namespace) -> int:

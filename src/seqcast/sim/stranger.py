@@ -1,4 +1,4 @@
-"""Somebody who hears the datagrams of a group with a key, may have the key file, and is no member: sends them otherwise
+"""A non-member that hears the datagrams of a group with a key, and may have the key file: sends them otherwise
 sealed, and those for one member to another one.
 
 The engine must not take in any of these; else ``Sockets`` reports a violation.

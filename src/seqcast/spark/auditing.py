@@ -279,7 +279,7 @@ def _check_senders(journals: Sequence[Journal], groups: Groups, names: members.N
             report.violation(
                 "sending view",
                 f"{names.journal(number)} delivered {names.message(sender, group.highest_key)} in {names.view(tag)}, "
-                "of which its sender is no member",
+                "of which its sender is not a member",
                 group.rows,
             )
 

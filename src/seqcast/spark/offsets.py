@@ -67,7 +67,7 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
         others: further allowed values, for the error.
 
     Raises:
-        UsageError: it is no offset, or one of another version.
+        UsageError: the value is not an offset, or one of another version.
     """
     try:
         offset = json.loads(text)

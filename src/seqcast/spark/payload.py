@@ -127,7 +127,7 @@ class Payload:
         return "string" if self.kind == UTF8 else "binary"
 
     def decoded(self, payloads: pa.Array) -> pa.Array:
-        """The column, of payloads. Bytes that are no text have the replacement character; text that is no JSON is null,
+        """The column, of payloads. Bytes that are not text become replacement characters; text other than JSON is null,
         and a value that does not fit the schema is null there."""
         import pyarrow as pa
 
@@ -154,14 +154,14 @@ def _json(payload: bytes | None) -> Any:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def parse(ddl: str) -> Type:
     """A schema such as ``id bigint, names array<string>, at struct<x: double, y: double>``.
 
     Raises:
-        UsageError: it is no schema, or has types that JSON has not.
+        UsageError: the text is not a schema, or has types that JSON has not.
     """
     found = [*_TOKEN.finditer(ddl)]
     end = found[-1].end() if found else 0

@@ -94,7 +94,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
             version of Python, the same platform, and pyarrow; without ``ship`` also seqcast.
 
     Raises:
-        UsageError: ``master`` is no master's URL.
+        UsageError: ``master`` is not a master's URL.
         SparkFailed: no Java 17 or later, no master there, workers' Python lacks something, or Spark does not start.
     """
     from py4j.protocol import Py4JError
@@ -161,12 +161,12 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
 def _check_master(master: str) -> None:
     """
     Raises:
-        UsageError: this is no master's URL.
+        UsageError: the text is not a master's URL.
         SparkFailed: none answers. Spark itself would find out after more than a minute, and not say so.
     """
     if not _MASTER.fullmatch(master):
         raise UsageError(
-            f"{master!r} is no Spark master: give local[*] (this machine), spark://host:7077, yarn or k8s://..."
+            f"{master!r} is not a Spark master: give local[*] (this machine), spark://host:7077, yarn or k8s://..."
         )
     if not master.startswith("spark://"):
         return

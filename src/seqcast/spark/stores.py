@@ -389,4 +389,4 @@ def _token(options: Mapping[str, str]) -> bytes:
         return token.encode()
     if file := options.get("tokenFile"):
         return read_token(file)
-    raise UsageError('a tap wants its token: .option("token", ...) or .option("tokenFile", file)')
+    raise UsageError('a tap needs its token: .option("token", ...) or .option("tokenFile", file)')

@@ -97,7 +97,7 @@ class Wanted:
         names = tuple(schema.fieldNames())
         check_columns("schema", names)
         if chosen and names != self.columns:
-            raise UsageError(f"schema has the columns {', '.join(names)}, and option columns others: give one of both")
+            raise UsageError(f"schema has the columns {', '.join(names)}, and option columns others: give only one")
         kinds = {**SCHEMA, "payload": self.payload.ddl(quote="")}
         for field in schema:
             if (kind := field.dataType.simpleString()) != kinds[field.name]:

@@ -24,7 +24,7 @@ Page = Annotated[int, integer(f"page, 0 to {PAGES_MAX}", 0, PAGES_MAX)]
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Member to each other one: what do you see? In short (page 0), or a page of the whole board (from 1 on). Not
-    repeated; answered only so often."""
+    repeated; answers are rate-limited."""
 
     view: Id
     request: Count

@@ -47,7 +47,7 @@ _HEX = frozenset("0123456789abcdef")
 def _load_id(value: Any) -> int:
     need(isinstance(value, str) and 0 < len(value) <= 16 and _HEX.issuperset(value), "64-bit id in hex expected")
     number = int(value, 16)
-    need(number > 0, "0 is no id")
+    need(number > 0, "0 is not an id")
     return number
 
 

@@ -148,7 +148,7 @@ class Wait:
 @control("seen", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """To whom sent a JOIN or a BEACON: the frame came from this address, names another one, and does not count."""
+    """To the sender of a JOIN or BEACON: the frame came from this address, names another one, and does not count."""
 
     seen: Address
     nonce: Id = 1

@@ -33,7 +33,7 @@ Tags = Annotated[tuple[int, ...], list_of(ID, VIEWS_MAX)]
 class Beacon:
     """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by this frame.
 
-    ``primary``: of a primary partition: how many members are not doubted, 0 if they are no majority; else None.
+    ``primary``: of a primary partition: how many members are not doubted, 0 if they are not a majority; else None.
     ``mechanism``: as in a VIEW. ``shared``: settings that must be the same on every member, by name. ``history``: of
     the group, up to now; see ``core/rules/history.py``. ``members``: without multicast: addresses of some members of
     the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and

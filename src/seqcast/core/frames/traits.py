@@ -16,9 +16,9 @@ class Traits(NamedTuple):
     kind: str
     """The name on the wire. Empty: not sent as such."""
     part: str
-    """Of the log: who debugs this part reads these frames."""
+    """The part of the log in which these frames appear: for debugging that part."""
     outside: bool
-    """This frame travels between those who are in no view, or in different ones. With a key the frame is sealed with
+    """This frame travels between processes outside a view, or in different views. With a key the frame is sealed with
     the secret of the key's file, and all others with that of the view."""
     to_one: bool
     """An answer to one member, and so never sent to all."""

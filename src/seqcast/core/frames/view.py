@@ -192,7 +192,7 @@ class NewView:
             all(into < label for into, label in zip(self.merged_into, self.labels, strict=False) if into),
             "a state merged into a later one",
         )
-        need(self.merger < max(len(self.members), 1), "a merger that is no member")
+        need(self.merger < max(len(self.members), 1), "a merger that is not a member")
         merger = self.members[self.merger].id if self.merger >= 0 and self.members else 0
         joiners = [each.joiner for each in self.providers if each.joiner != merger]
         sources = [each.provider for each in self.providers if each.joiner == merger]

@@ -301,7 +301,7 @@ class Beacons:
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
         """Another primary partition: the one with more history stays, else the larger one. Such a view is observed for
         a while first, as a possible predecessor of our view, still held by a member that has not learned of ours. A
-        group that went on from our view is no rival, and one from whose view ours went on gives way itself.
+        group that went on from our view is not a rival, and one from whose view ours went on gives way itself.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.

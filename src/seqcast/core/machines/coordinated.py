@@ -345,7 +345,7 @@ class CoordinatedMembership(TableMachine):
         for member in self.slow_receivers - self.spared:
             if not context.enough(context.infos.keys() - self.doubted() - {member}):
                 self.spared.add(member)
-                self._warn_of_slow(member, "stays: the others are no majority")
+                self._warn_of_slow(member, "stays: the others are not a majority")
         if (member := self.put_out()) not in (0, before):
             context.counters["members_slow"] += 1
             self._warn_of_slow(member, "is put out of the group (slow=)")

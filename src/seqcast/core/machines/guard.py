@@ -3,7 +3,7 @@
 A closed UDP port also reveals a killed process, but through ICMP, which firewalls drop. Here the member with the higher
 id connects to the other one and sends one greeting; afterwards only the end of the connection carries information.
 
-That end is no proof: a router may drop a connection, and a process may run out of descriptors. So the member is called
+That end proves nothing: a router may drop a connection, or a process run out of descriptors. So the member is called
 once more, and counts as gone only if its kernel refuses that call. This is as strong as a refused UDP port: a firewall
 may answer for a living member, so its heartbeats must be missing too. Silence proves nothing and is left to the
 heartbeats.

@@ -2,8 +2,8 @@
 
 A majority of a primary view's members closes the view (the cut, step 9). With ``stable=`` a member writes its promise,
 and the accepted VIEW, on disk before the answer: the votes outlast the process. A process that starts again reads
-them, and votes as the earlier member while seeking a group. No packet of that view is left, so this member is no
-survivor of the cut: the vote alone counts.
+them, and votes as the earlier member while seeking a group. No packet of that view is left, so this member does not
+survive the cut: the vote alone counts.
 
 - If members of the view still live, and are too few, one of them begins to close the view as always, and asks with
   RECALL for the votes of joiners that were members. RECALL is START and PROPOSE in one, RECALLED is OK and DONE.

@@ -517,7 +517,7 @@ class Merger(TableMachine):
         (None, E.ASK, None, refuse, "another merge is under way, or we coordinate no such view"),
         (S.LEADING, E.REFUSED, None, drop, "the merge continues without this subgroup"),
         (None, E.REFUSED, None, IGNORED, "late"),
-        (_LEADS, (E.READY, is_not_for_us), None, cancel_one, "its merge is over, or the sender is no part of ours"),
+        (_LEADS, (E.READY, is_not_for_us), None, cancel_one, "its merge is over, or the sender takes no part in ours"),
         (S.LEADING, (E.READY, shares_members), None, let_go, "a member is in both views: one must exclude it first"),
         (_LEADS, (E.READY, was_overtaken), None, IGNORED, "its cut is no longer held"),
         (S.LEADING, (E.READY, has_no_members), None, let_go, "all its members leave: there is nothing to merge"),

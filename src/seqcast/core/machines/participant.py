@@ -160,7 +160,7 @@ class Participant(TableMachine):
         """Notes an attempt: the next one of ours must be above it.
 
         Raises:
-            RemoteProtocolError: more than there can be.
+            RemoteProtocolError: the number is too far above all known ones.
         """
         if attempt[0] > max(self.highest, self.promise[0]) + ATTEMPT_STEP_MAX:
             raise RemoteProtocolError("an attempt that is far above all others")
@@ -369,8 +369,8 @@ class Participant(TableMachine):
         names = {member.id: member.name for member in self.context.members}
         return (
             f"only [{', '.join(names[each] for each in survivors)}] of [{', '.join(names.values())}] can be reached, "
-            "which is no majority: the group continues when more are back. If they are gone for good, an operator can "
-            f"unblock it: seqcast unblock {shlex.quote(self.context.cluster)}{self.context.settings.reach}"
+            "which is not a majority: the group continues when more are back. If they are gone for good, an operator "
+            f"can unblock it: seqcast unblock {shlex.quote(self.context.cluster)}{self.context.settings.reach}"
         )
 
     def answer(self, frame: Start) -> None:

@@ -76,7 +76,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
 
 
 def check_named(records: Sequence[Record]) -> Iterator[str]:
-    """Where no receiver is slow, nobody is told that senders wait for one."""
+    """If no receiver is slow, no member is told that senders wait for one."""
     names = {record.id: record.name for record in records}
     for record in records:
         for member, how in record.named:

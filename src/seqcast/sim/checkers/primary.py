@@ -104,7 +104,7 @@ def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> 
 
 def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int, int]) -> Iterator[str]:
     """The defects that remain while one member has lost multicast, and nothing else happens: it must be in no view with
-    another, and the others must send, unless they are no majority of a primary view, and were told so.
+    another, and the others must send, unless they are not a majority of a primary view, and were told so.
 
     Args:
         packets: how many each had sent some time ago. If that grows, the rest waits for its turn.

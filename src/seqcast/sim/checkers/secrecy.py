@@ -1,4 +1,4 @@
-"""Of groups with a key: who is not in a view never knows its secret, whatever it remembers or has recorded."""
+"""In groups with a key, a process outside a view never knows its secret, from memory or from recordings."""
 
 from __future__ import annotations
 
