@@ -6,6 +6,7 @@ from sim_stage import Stage, names
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait
 from seqcast.core.frames.kinds import dump, load
+from seqcast.core.lineage import CLOSED_VIEWS_MAX
 from seqcast.events import Excluded
 from seqcast.sim.operator import OperatorProcess
 
@@ -67,6 +68,60 @@ def test_if_both_have_a_history_that_members_shared_both_wait_for_an_operator():
     assert sorted(names(d)[-1]) == sorted(names(e)[-1]) == [*"de"]
     warned = [line for line in stage.lines if "neither gives way by itself" in line and "SC3213" in line]
     assert sorted(line.split(" warns")[0][-1] for line in warned) == ["c", "d", "e"]
+    c.crash()  # the operator's choice
+
+
+def come_and_go(stage, count):
+    """This many joiners come, one after the other, and leave: two views each."""
+    for number in range(count):
+        now = stage.clock.now // 1_000_000
+        stage.named(f"joiner {number}", now)
+        stage.until(now + 50)
+        stage.nodes[-1].leave()
+        stage.until(now + 100)
+
+
+def test_one_that_was_cut_off_for_more_views_than_anybody_remembers_is_excluded_once_it_is_back():
+    """c and the others waited for an operator before: each took the other for a group that was founded separately."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    spoken(stage, "a")
+    a, _, c = stage.nodes
+    stage.network.partition({c.index}, {*range(20)} - {c.index})
+    stage.until(2000)
+    come_and_go(stage, 9)
+    assert a.endpoint.view.view_id.counter > c.endpoint.view.view_id.counter + CLOSED_VIEWS_MAX
+    stage.network.heal()
+    stage.until(stage.clock.now // 1_000_000 + 3000)
+    assert isinstance(c.record.log[-1], Excluded) and "continued without this member" in c.record.log[-1].reason
+    assert not any("neither gives way" in line for line in stage.lines) and not a.endpoint.over
+
+
+def test_a_side_that_an_operator_let_go_on_does_not_give_way_to_the_others_once_it_is_blocked_again():
+    """The others went on, too, and have had more views. But a lineage ends with an operator's command."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    spoken(stage, "a")
+    c = stage.node("c")
+    stage.network.partition({c.index, 3, 4}, {0, 1, *range(5, 20)})
+    stage.until(2000)
+    OperatorProcess(stage, 0)
+    stage.until(4000)
+    for name in "de":
+        stage.named(name, 4000)
+    stage.until(5000)
+    assert sorted(names(c)[-1]) == [*"cde"]
+    come_and_go(stage, 3)
+    spoken(stage, "c")
+    for name in "de":
+        stage.node(name).crash()
+    stage.until(stage.clock.now // 1_000_000 + 2000)
+    assert c.record.blocked.kind == "minority"
+    assert stage.node("a").endpoint.view.view_id.counter > c.endpoint.view.view_id.counter
+    stage.network.heal()
+    stage.until(stage.clock.now // 1_000_000 + 4000)
+    assert not any(stage.node(name).endpoint.over for name in "abc") and c.record.blocked.kind == "minority"
+    assert any("neither gives way" in line for line in stage.lines)
     c.crash()  # the operator's choice
 
 

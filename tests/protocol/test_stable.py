@@ -220,6 +220,64 @@ def test_each_vote_is_on_disk_before_it_is_told_and_before_it_counts(monkeypatch
     assert told == {"promise", "accepted", "view"} and entered and all(entered)
 
 
+def entered_alone():
+    """Others accept a view with a joiner, in which the first of the group is; nobody is told of it."""
+    stage, nodes = three()
+    view = nodes[0].endpoint.view
+    first, *others = (stage.node(member.name) for member in view)
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView)
+    stage.named("d", 1000)
+    while first.endpoint.view == view:
+        stage.until(stage.clock.now // 1_000_000 + 1)
+    assert all(node.endpoint.view == view for node in others)
+    return stage, first, *others, stage.nodes[-1]
+
+
+def test_those_that_accepted_a_view_and_crashed_before_they_heard_of_it_have_votes_there():
+    stage, first, second, third, joiner = entered_alone()
+    for node in (second, third, joiner):
+        node.crash()
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    before = fence(first)
+    assert first.record.blocked is not None
+    again(stage, second.name, third.name, at_ms=2000)
+    stage.until(5000)
+    assert fence(first) > before and set(names(first)[-1]) == {*"abc"} and sound(stage)
+
+
+def test_one_that_has_entered_a_view_and_starts_again_tells_those_that_never_heard_of_it():
+    stage, first, second, third, joiner = entered_alone()
+    before = fence(first)
+    for node in (first, third, joiner):
+        node.crash()
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert fence(second) < before and second.record.blocked is not None
+    again(stage, first.name, at_ms=2000)
+    stage.until(5000)
+    assert fence(second) > before and set(names(second)[-1]) == {first.name, second.name} and sound(stage)
+
+
+def test_one_that_was_left_behind_by_several_views_gives_way_to_those_that_start_again():
+    """They heard it, and so waited for its group; and it waited for them, whose votes are of a later view."""
+    stage, nodes = three()
+    behind, *others = nodes
+    stage.network.partition({behind.index}, {node.index for node in others} | {3, 4, 5, 6})
+    stage.until(2000)
+    again(stage, "d", at_ms=2000)
+    stage.until(3000)
+    before = fence(others[0])
+    assert before > fence(behind) + 1
+    for node in stage.nodes[1:]:
+        node.crash()
+    stage.network.heal()
+    b, c, d = again(stage, "b", "c", "d", at_ms=4000)
+    stage.until(8000)
+    assert behind.endpoint.over and "continued without this member" in behind.record.log[-1].reason
+    assert fence(b) == fence(c) == fence(d) > before and sound(stage)
+
+
 # ---- votes that outlast their member ---------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import NOBODY, Past
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.recalling import Kept
-from seqcast.core.frames.view import NewView, Provision
+from seqcast.core.frames.view import ITSELF, NewView, Provision
 from seqcast.core.identities import Allowed, Identities, Signer
 from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
@@ -275,6 +275,11 @@ class Context:
     def founding(self) -> int:
         """The number of members that must be known to be in our group before its founding; 0: founded."""
         return self.entered.founding if self.entered else 0
+
+    @property
+    def root(self) -> int:
+        """Of a primary partition: the lineage of our view."""
+        return self.entered.lineage if self.entered is not None and self.primary else ITSELF
 
     def history_so_far(self) -> History:
         """The history of our group up to now."""

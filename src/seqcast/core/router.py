@@ -37,12 +37,13 @@ from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, Token
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, ViewWanted
 from seqcast.core.log import LogLines
+from seqcast.core.machines.beacons import WENT_ON
 from seqcast.core.machines.lifecycle import HEARS_MAX, HISTORY, LifecycleEvent
 from seqcast.core.rules.cookies import NO_COOKIE, cookie
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.table import IGNORED, DecisionTable, decision
-from seqcast.core.vocabulary import Warn
+from seqcast.core.vocabulary import GiveWay, Warn
 from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
 
@@ -467,13 +468,26 @@ class Router:
     def _fault(self, frame: NewView, sender: int) -> str:
         context = self.context
         assert context.view is not None
-        if sender not in context.infos:  # a member that serves a VIEW was in the view that it closes
-            return "from a stranger"
+        if sender not in context.infos and not self._has_returned(frame, sender):
+            return "from a stranger"  # a member that serves a VIEW was in the view that it closes
         if frame.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
             return "its counter is far above that of the closed view"
         if len(frame.cut) != len(context.members):
             return "the cut is not by rank of the closed view"
         return context.secrets.fault(frame, context.infos)
+
+    def _has_returned(self, frame: NewView, sender: int) -> bool:
+        """We lack a majority, and its sender was in this view before it started again (``stable=``)."""
+        joiner = self.machines.membership.joiners.get(sender)
+        was = joiner.was if joiner is not None and self.machines.participant.minority else None
+        return was is not None and was.view == frame.view_id.tag
+
+    def went_on_long_ago(self, frame: NewView, sender: int, _address: bytes) -> bool:
+        """we lack a majority, and its sender, who started again, was in this view, which others began after ours"""
+        view = self.context.view
+        if view is None or frame.closes == view.view_id or frame.lineage != self.context.root:
+            return False
+        return frame.view_id.counter > view.view_id.counter and self._has_returned(frame, sender)
 
     def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """the VIEW has a member that is not on our list of allowed members"""
@@ -574,6 +588,9 @@ class Router:
     def be_excluded(self, frame: NewView, _sender: int, _address: bytes) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
 
+    def give_way(self, frame: NewView, _sender: int, _address: bytes) -> None:
+        self.context.emit(GiveWay(frame.view_id, WENT_ON))
+
     def note_sender_gone(self, _frame: NewView, sender: int, _address: bytes) -> None:
         self.machines.membership.went_on([sender])
 
@@ -637,6 +654,7 @@ VIEW: DecisionTable = decision(
     (R.joining_and_named, R.enter, "our first view"),
     (R.joining, IGNORED, "the view admitted others"),
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
+    (R.went_on_long_ago, R.give_way, "we are behind by more than one view, which nobody has any more"),
     (R.elsewhere, IGNORED, "the VIEW is late, or of a subgroup that merges with ours"),
     (R.invalid, R.reject, "nobody may send this"),
     (R.put_out, R.go_out, "the others exclude us, because we are too slow or not on their list: we go after its cut"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from seqcast.core.frames.codec import ID, integer, list_of, prose
+from seqcast.core.frames.codec import integer, prose
 from seqcast.core.frames.fields import (
     PROTOCOL_OLDEST,
     PROTOCOL_VERSION,
@@ -20,12 +20,9 @@ from seqcast.core.frames.fields import (
     Speaks,
     ViewIdField,
 )
-from seqcast.core.frames.joining import VIEWS_MAX
 from seqcast.core.frames.traits import control
-from seqcast.core.frames.view import Nested, Shortfalls
+from seqcast.core.frames.view import ITSELF, Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
-
-Tags = Annotated[tuple[int, ...], list_of(ID, VIEWS_MAX)]
 
 
 @control("beacon", "merge", outside=True, signed=True)
@@ -38,8 +35,8 @@ class Beacon:
     the group, up to now; see ``core/rules/history.py``. ``members``: without multicast: addresses of some members of
     the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and
     so shows that the beacon was heard.
-    ``speaks``: the oldest and the newest protocol version that all members of the view speak. ``past``: with
-    ``stable=``, tags of the last views of the group.
+    ``speaks``: the oldest and the newest protocol version that all members of the view speak. ``root``: of a primary
+    partition, the lineage of its view; see `NewView`.
     """
 
     cluster: Cluster
@@ -52,7 +49,7 @@ class Beacon:
     members: Addresses = ()
     nonce: Id = 1
     speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
-    past: Tags = ()
+    root: Id = ITSELF
 
 
 @control("met", outside=True, signed=True)

@@ -46,6 +46,8 @@ WRAP_NONCE_BYTES = 24
 WRAP_BYTES = WRAP_NONCE_BYTES + 48
 """A wrapped secret: the nonce, 32 bytes, and the proof that they are whole."""
 PROOF_BYTES = 16
+ITSELF = 1
+"""The root of a view that is the first one of its lineage: no view has this tag."""
 
 NONE, WHOLE, PART = 0, 1, 2
 """Which application state a member has: none, the group's, or (from ``PART`` on) that of a part of a merged group."""
@@ -110,6 +112,8 @@ class NewView:
         founding: the group is founded, and any application in it, once this many members are known to have entered one
             of its views; 0: founded.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
+        root: of a primary partition: tag of the first view since the founding, or since an operator let a side go on;
+            `ITSELF`: of this one.
         maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
         cipher: with a key: number of the one in ``core/secrets.py`` that seals with the secret.
         wraps: with a key, by rank: the secret of the new view; see ``core/secrets.py``.
@@ -153,6 +157,13 @@ class NewView:
     proof: Annotated[bytes, octets(PROOF_BYTES)] = b""
     maker_identity: PublicKey = b""
     signature: Signature = b""
+    root: Id = ITSELF
+
+    @property
+    def lineage(self) -> int:
+        """The tag of the first view from which this one followed. Each view has one successor, so of two views with one
+        lineage, that with the higher counter followed from the other one."""
+        return self.view_id.tag if self.root == ITSELF else self.root
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)

@@ -6,8 +6,8 @@ merged with its own, the merge is told (``merge.py``).
 Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
 messages, an operator must decide, and both groups only warn. If neither has, there is nothing to lose: the smaller
-group gives way, and a blocked group gives way to one that is not blocked. A blocked view also gives way to a group that
-went on from that view (``stable=``), which names its last views in its beacons.
+group gives way, and a blocked group gives way to one that is not blocked. A blocked view also gives way to a later one
+of its lineage: perhaps nobody there has the VIEW any more that closed it, or all there started again (``stable=``).
 
 Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
 member that hears one answers whose turn has come in its own view, so that the coordinators meet, whichever members the
@@ -57,7 +57,7 @@ NEITHER_GIVES_WAY = (
     "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
     "gives way by itself. Stop the members of one group; they join the other one when they are started again"
 )
-WENT_ON = "the others started again, and the group continued without this member: join again"
+WENT_ON = "the group continued without this member: join again"
 Others = dict[int, tuple[int, bytes]]
 """Coordinators of other views: id -> (tag of the view, address)."""
 
@@ -303,16 +303,20 @@ class Beacons:
         a while first, as a possible predecessor of our view, still held by a member that has not learned of ours. A
         group that went on from our view is not a rival, and one from whose view ours went on gives way itself.
 
+        Timeline without the lineage: c is cut off, and a and b go on for a day, with a view an hour, as they have a
+        key. c comes back, and a and b no longer have the VIEW that closed its view: both sides wait for an operator.
+
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
         """
         context, own = self.context, self._own_beacon()
         assert frame.primary is not None and own.primary is not None
         now, settings = context.now, context.settings
-        if frame.view_id.tag in own.past and not frame.primary:
-            return
-        went_on = own.view_id.tag in frame.past and not own.primary
         ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
+        views_later = theirs[1] - ours[1] if frame.root == own.root else 0
+        if views_later < 0 and not frame.primary:
+            return
+        went_on = views_later > 0 and not own.primary
         both = own.history == frame.history == History.SHARED
         equals = own.history == frame.history and (not frame.primary or theirs < ours)
         if not both and not went_on and (frame.history < own.history or equals):
@@ -452,7 +456,7 @@ class Beacons:
         mechanism, nonce = context.mechanism, settings.nonce
         return Beacon(
             context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce,
-            common(context.infos.values()), tuple(past.view for past in context.views),
+            common(context.infos.values()), context.root,
         )  # fmt: skip
 
     def _shun(self, tag: int, seen: bool = False) -> None:

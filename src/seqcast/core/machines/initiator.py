@@ -17,8 +17,9 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.fields import Attempt, MemberInfo
+from seqcast.core.frames.joining import Was
 from seqcast.core.frames.recalling import Recall, Recalled
-from seqcast.core.frames.view import Installed, NewView, Subgroup
+from seqcast.core.frames.view import ITSELF, Installed, NewView, Subgroup
 from seqcast.core.lineage import Lineage
 from seqcast.core.machines.participant import NO_PROMISE, Participant
 from seqcast.core.membership import Membership
@@ -298,11 +299,23 @@ class Initiator(TableMachine):
                     self._recall(now, address, self.proposal.proposal)
 
     def call_returned(self) -> None:
-        """Asks the joiners that were in our view for their votes."""
+        """Asks the joiners that were in our view for their votes.
+
+        Timeline without those whose file is one view behind: a and b accept a view, a enters that view, and b and c
+        crash. b comes back with a vote in it, which it does not know to be decided: a waits for ever.
+
+        Timeline without those whose file is ahead: b and c accept a view, c writes that it enters, and crashes. c comes
+        back, and b, which has not heard that the view is decided, waits for ever.
+        """
         for joiner in list(self.membership.joiners.values()):
-            was = joiner.was
-            if was is not None and was.view == self.context.tag and was.member not in self.returned:
+            if joiner.was is not None and joiner.was.member not in self.returned and self._was_near(joiner.was):
                 self._recall(joiner.info.id, joiner.info.address, None)
+
+    def _was_near(self, was: Was) -> bool:
+        entered, tag = self.context.entered, self.context.tag
+        assert entered is not None
+        behind = entered.closes is not None and was.view == entered.closes.tag
+        return behind or was.view == tag or any(tag in (past.view, past.closes) for past in was.views)
 
     def _recall(self, now: int, address: bytes, proposal: NewView | None) -> None:
         self.context.send(Recall(self.context.tag, self.attempt, proposal), now, address)
@@ -392,7 +405,8 @@ class Initiator(TableMachine):
             context.plane.path_bytes(),
         )
         before, stay = context.founding, self._staying(leaving)  # joiners may never come
-        frame = replace(frame, history=context.history_so_far(), founding=before if stay < before else 0)
+        root = context.root if context.allowed is None else ITSELF  # the others may have gone on, too
+        frame = replace(frame, history=context.history_so_far(), founding=before if stay < before else 0, root=root)
         if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
         if joining:  # and may admit the next joiners

@@ -199,8 +199,8 @@ class Keeper(TableMachine):
         ours = frame.proposal is not None and frame.proposal.has(self.context.me.id)
         if kept is None or not (self._me or ours):
             return
-        if kept.view.closes is not None and frame.view == kept.view.closes.tag:
-            self.context.send(kept.view, sender, address)  # it is behind
+        if frame.view != kept.view.view_id.tag and any(frame.view in (past.view, past.closes) for past in kept.views):
+            self.context.send(replace(kept.view, answers=frame.attempt), sender, address)  # it is behind
             return
         if frame.view != kept.view.view_id.tag:
             return
@@ -413,7 +413,7 @@ class Keeper(TableMachine):
         view_id = ViewId(before.view_id.counter + self.attempt[0], opener.id, (self.attempt[0], me.id))
         shared = History.SHARED if len(before.members) > 1 and not before.founding else History.NONE
         history = max(before.history, shared)
-        frame = replace(frame, view_id=view_id, history=history, founding=before.founding)
+        frame = replace(frame, view_id=view_id, history=history, founding=before.founding, root=before.lineage)
         return context.secrets.given(frame)
 
     def _answer(self, done: bool = False) -> Recalled:
@@ -434,7 +434,7 @@ class Keeper(TableMachine):
 
     def settle(self, frame: NewView) -> None:
         self.until_ns = 0
-        self._keep(self._following(frame, votes=self._was_accepted(frame.view_id.tag)))
+        self._keep(self._following(replace(frame, answers=None), votes=self._was_accepted(frame.view_id.tag)))
 
     def _following(self, frame: NewView, votes: bool) -> Kept:
         """After this VIEW."""
