@@ -142,9 +142,14 @@ class Replica:
         """The thread that syncs: each sync takes its time."""
         clock, rng = self.power.stage.clock, self.power.dice
         if self.node.up:
-            if self.runs:
+            if self.runs and not self.power.strikes_log(self):
                 self.durable.work()
             clock.at(clock.now + rng.randrange(1, self.power.sync_ms + 1) * MS, self.work)
+
+    @property
+    def writes(self) -> bool:
+        """The next ``work`` writes to the disk."""
+        return self.durable._group is not None and self.disk.mark != self.durable.mark
 
     def lose_power(self) -> None:
         """Unsynced records are on the disk in part: of the log, or of its successor."""
@@ -202,6 +207,10 @@ class Power(Stage):
             self.disks.pop(name, None)
             (self.directory / f"{name}.log").unlink()
         self.read_before = self.seen
+
+    def strikes_log(self, replica: Replica) -> bool:
+        """Does the power of this one fail in the middle of its next write?"""
+        return False
 
     def strike(self, name: str) -> None:
         replica = self.replicas[name]
@@ -417,3 +426,71 @@ def test_disks_that_take_two_seconds_for_a_sync_lose_nothing(tmp_path):
     power.until(power.clock.now // MS + 8000)
     power.use(3000)
     assert nothing_is_lost(power) and len(power.answers) > 500
+
+
+# ---- when the power goes in the middle of writes
+
+
+class Struck(Power):
+    """Each machine loses its power in the middle of some writes, of votes or of its log, and starts again."""
+
+    def __init__(self, seed: int, directory) -> None:
+        super().__init__(seed, directory)
+        self.left, self.strikes = 10**9, {"votes": 0, "log": 0}  # writes before the next one that is struck
+        self.faults.breaks_write = lambda: self.breaks("votes")
+        self.faults.strike = lambda node: self.strike(node.name)
+
+    def breaks(self, what: str) -> bool:
+        self.left -= 1
+        if self.left:
+            return False
+        self.left = self.dice.randrange(1, 40)
+        self.strikes[what] += 1
+        return True
+
+    def strikes_log(self, replica: Replica) -> bool:
+        if not replica.writes or not self.breaks("log"):
+            return False
+        if self.dice.random() < 0.5:  # the write is done, and nobody is told
+            replica.disk.sync()
+        self.strike(replica.name)
+        return True
+
+    def strike(self, name: str) -> None:
+        super().strike(name)
+        self.named(name, self.clock.now // MS + self.dice.randrange(1, 500))
+
+    def ask(self, name: str) -> None:
+        """One operation, or a read."""
+        replica = self.replicas[name]
+        self.start_excluded()
+        (replica.read if self.dice.random() < 0.3 else replica.call)()
+        for each in self.replicas.values():
+            each.pass_on()
+
+    def start_excluded(self) -> None:
+        """The others went on without these."""
+        for replica in self.replicas.values():
+            if replica.node.up and replica.node.endpoint.over:
+                self.strike(replica.name)
+
+    def struck(self, ms: int) -> None:
+        """All call and read, for this long, while machines are struck."""
+        now, self.left = self.clock.now // MS, 1
+        for at in range(now, now + ms, 4):
+            self.clock.at(at * MS, self.ask, self.dice.choice("abc"))
+        self.until(now + ms)
+        self.left = 10**9
+        self.until(now + ms + 5000)
+        self.start_excluded()
+        self.until(now + ms + 7000)
+
+
+@pytest.mark.parametrize(("seed", "ms"), first_quick([(7, 300), *((seed, 4000) for seed in range(1, 9))]))
+def test_power_that_goes_in_the_middle_of_any_write_loses_nothing(seed, ms, tmp_path):
+    power = Struck(seed, tmp_path)
+    power.start_all()
+    power.struck(ms)
+    power.use(50)
+    assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers) > 20
+    assert min(power.strikes.values()) > 0
