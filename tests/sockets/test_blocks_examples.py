@@ -31,14 +31,15 @@ def test_the_examples_of_the_page_run_as_they_stand(environment: dict[str, str])
     python = [sys.executable, "-W", "ignore", "-c"]
     options = {"env": environment, "capture_output": True, "text": True, "timeout": LIMIT_S}
     said = [subprocess.run([*python, text], **options) for text in EXAMPLES]
-    assert [each.returncode for each in said] == [0] * 5, said
+    assert [each.returncode for each in said] == [0] * 6, said
     assert said[0].stdout == "b'5'\n5\n"
-    lines = said[1].stdout.splitlines()
+    assert said[1].stdout in ("10\n", "11\n")  # on a busy machine 0.1 s may pass
+    lines = said[2].stdout.splitlines()
     assert "True seqcast.blocks.ABSENT" in lines and "holds the lock with fence 1" in lines
     assert lines[-2:] == ["leads", "leads no more"]
-    assert said[2].stdout.splitlines() == ["red 1", "leads", "leads no more"]
-    assert "Snapshot" in said[3].stdout and "tea" in said[3].stdout
-    assert said[4].stdout == "a answered 42\n"
+    assert said[3].stdout.splitlines() == ["red 1", "leads", "leads no more"]
+    assert "Snapshot" in said[4].stdout and "tea" in said[4].stdout
+    assert said[5].stdout == "a answered 42\n"
 
 
 def free_port() -> int:

@@ -22,7 +22,7 @@ ELSEWHERE = {
     "journal": "tests/audit/test_other_readers.py",
     "spark": "tests/audit/test_other_readers.py",
 }
-HERE = ("gossip", "protocol", "unicast")
+HERE = ("from", "gossip", "protocol", "unicast")
 
 
 def programs(page: str) -> list[str]:
@@ -57,13 +57,21 @@ def own(program: str) -> str:
     seeds = {"10.0.0.5": "127.0.0.1", "orders-headless": "localhost"}
     for shown, used in seeds.items():
         program = program.replace(shown, used)
-    return re.sub(r'"(orders|prices)"', f'"{cluster()}"', program)
+    return re.sub(r'"(orders|prices|sessions)"', f'"{cluster()}"', program)
 
 
 def test_a_group_without_multicast_is_joined_by_its_seeds(names: dict[str, Any]) -> None:
     (program,) = programs("unicast")
     exec(own(program), names)
     assert names["group"].status == "left"
+
+
+def test_programs_take_the_place_of_a_publisher_and_of_a_server_with_keys(
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program in programs("from"):
+        exec(own(program), names)
+    assert capsys.readouterr().out == "a b'tea 100.5'\n{'cart': ['tea']} True\n"
 
 
 def test_policies_choose_the_order_of_members_and_the_sequencer(names: dict[str, Any]) -> None:

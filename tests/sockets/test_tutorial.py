@@ -79,7 +79,7 @@ def sell(port: int) -> tuple[int, str]:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/apples", b"", method="POST")
         try:
             with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
-                return answer.status, answer.read().decode()
+                return answer.status, answer.read().decode().rstrip()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except (urllib.error.URLError, ConnectionError):
