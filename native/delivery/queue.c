@@ -50,7 +50,7 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     if (d->stream == SC_STREAM_GROUP) {
         if (d->epoch != e->epoch) return; /* of a closed view: nobody waits for its credit */
         if (d->carrier == e->view.rank) {
-            sc_flow_self(e, d->seqno);
+            sc_credit_self(e, d->seqno);
             return;
         }
     }
@@ -60,7 +60,7 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     if (d->seqno > rx->consumed) rx->consumed = d->seqno;
     rx->queue_bytes -= d->len;
     sc_rx_consumed(rx);
-    sc_flow_consumed(e, peer, d->stream, d->len, now);
+    sc_ack_consumed(e, peer, d->stream, d->len, now);
 }
 
 static int pass_on(sc_engine *e, const sc_delivery *d) {
@@ -205,7 +205,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
         e->counters->drop_slabs++; /* without memory */
     }
     e->queue.passed = seqno; /* taken once the forwards before are: else those of a sequencer would pile up here */
-    if (!e->queue.carried) sc_flow_self(e, seqno);
+    if (!e->queue.carried) sc_credit_self(e, seqno);
 }
 
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
@@ -337,7 +337,7 @@ static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint6
         return 0;
     rx->queued++;
     if (stream != SC_STREAM_GROUP) return 1;
-    if (e->view.safe) sc_flow_ordered(e, peer);
+    if (e->view.safe) sc_ack_ordered(e, peer);
     skip_queued(e, peer, e->now);
     return 1;
 }
@@ -365,7 +365,7 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
     if (d->p) {
         sc_taken_hand(e, d, 0);
         credit(e, d, now);
-        if (d->epoch == e->epoch && is_carried(e, d) && --e->queue.carried == 0) sc_flow_self(e, e->queue.passed);
+        if (d->epoch == e->epoch && is_carried(e, d) && --e->queue.carried == 0) sc_credit_self(e, e->queue.passed);
         e->queue.bytes -= d->len;
         e->queue.taken += d->len;
         if (d->own) {

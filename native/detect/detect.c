@@ -400,7 +400,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     }
     peer->detect.present = 1;
     peer->detect.beat = now;
-    sc_flow_claim(&peer->group, sc_get_claim(p));
+    sc_credit_claim(&peer->group, sc_get_claim(p));
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
     /* The maximum that any member received reveals a last message whose sender is gone (E-13). */
@@ -470,7 +470,7 @@ static void look_at_link(sc_engine *e, sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* reports stability */
+    if (sc_credit_tells(e, now)) say_heartbeat(e, NULL, NULL); /* reports stability */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

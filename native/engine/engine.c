@@ -123,7 +123,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
     e->now = now;
     if (e->in_view) {
         sc_rx_naks(e, now);
-        sc_flow_tick(e, now);
+        sc_ack_tick(e, now);
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
         if (e->config.skips) sc_skip_look(e, now);
@@ -140,7 +140,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
 
 int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
-    int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
+    int64_t due = sc_rx_deadline(e), flow = sc_ack_deadline(e), detect = sc_detect_deadline(e);
     int64_t order = order_deadline(e), stand = sc_stand_deadline(e), size = sc_size_deadline(e);
     if (order < due) due = order;
     if (stand < due) due = stand;

@@ -109,7 +109,7 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
         return drop(&e->counters->drop_field);
     if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters->drop_frozen);
     if (stream == SC_STREAM_GROUP) {
-        sc_flow_claim(rx, sc_get_claim(p));
+        sc_credit_claim(rx, sc_get_claim(p));
         e->spoke = peer->rank;
     }
     if (direct)
@@ -129,9 +129,9 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     advance(e, peer, rx, stream);
     if (rx->next != before) {
         if (rx->n_gaps) sc_gaps_prune(rx);
-        sc_flow_progress(e, peer, stream, now);
+        sc_ack_progress(e, peer, stream, now);
     } else if (sc_rx_acknowledges(rx) && sc_congestion_tells(e, peer)) {
-        sc_flow_soon(e, rx);
+        sc_ack_soon(e, rx);
     }
     return 1;
 }
@@ -228,7 +228,7 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const arrival *as, int current) {
     uint64_t standing = 0;
     int outside = is_from_outside(e, p);
-    if (current && sc_get_flags(p) & SC_FLAG_STANDING) /* a digest of the frame, and a bit that is always set */
+    if (current && sc_get_flags(p) & SC_FLAG_STANDING) /* a hash of the frame, and a bit that is always set */
         standing = (uint64_t)1 << 32 | sc_crc32c(0, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
     if (standing && peer->standing == standing) return drop(&e->counters->drop_repeated);
     sc_event *event = sc_push_frame(e, !peer || !shows_membership(e, as), p, len, as->from);

@@ -14,7 +14,7 @@
 void sc_settle(sc_engine *e, int64_t now) {
     if (!e->in_view) return;
     do {
-        if (e->credit.due) sc_flow_recount(e, now);
+        if (e->credit.due) sc_credit_recount(e, now);
         if (e->order.ops->work && !e->cut.set) e->order.ops->work->settle(e, now);
         if (e->blocked.first || e->blocked.full) sc_blocked_drain(e);
     } while (e->credit.due);

@@ -83,7 +83,7 @@ static void settle(sc_engine *e, int64_t now) {
         else if (sc_tx_has_place(e, &e->group))
             tell(e);
     }
-    if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, e->group.next - 1);
+    if (e->queue.own_bytes == e->queue.closed_bytes) sc_credit_self(e, e->group.next - 1);
 }
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static int pass_record(sc_engine *e, sc_peer *peer, const sc_rx_packet *slot, in
     s->entry[peer->rank] = 0;
     uint32_t len = slot->len;
     sc_rx_skip(&peer->group);
-    if (when == RUNNING) sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+    if (when == RUNNING) sc_ack_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
     return 1;
 }
 

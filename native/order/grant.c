@@ -107,7 +107,7 @@ static int pass_of_peer(sc_engine *e, sc_peer *peer, int record) {
     if (!record) return sc_rx_deliver(e, peer, peer->rank, rx->queued, s->global_next);
     uint32_t len = sc_rx_at(e, rx, rx->queued)->len;
     sc_rx_skip(rx);
-    sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+    sc_ack_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
     return 1;
 }
 
@@ -307,7 +307,7 @@ static void await_place(sc_engine *e, int64_t now) {
 /* A record gives credit as soon as the application has taken the earlier own packets. */
 static void settle(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
-    if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
+    if (e->queue.own_bytes == e->queue.closed_bytes) sc_credit_self(e, s->own_next - 1);
     if (e->cut.gate_closed) return;
     if (sc_is_sequencer(e)) {
         await_place(e, now);

@@ -115,7 +115,7 @@ static uint64_t end_of(const sc_engine *e, const sc_peer *peer) {
 /* A record that is carried out gives credit like a packet that was taken. */
 static void skip_record(sc_engine *e, sc_peer *peer, uint32_t len) {
     sc_rx_skip(&peer->group);
-    if (!((recording *)e->order.state)->ending) sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+    if (!((recording *)e->order.state)->ending) sc_ack_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
 }
 
 /* Passes packets that no record names: delivers those beside the order, which wait only for earlier ones of their
@@ -369,7 +369,7 @@ static int64_t deadline(const sc_engine *e) {
 static void settle(sc_engine *e, int64_t now) {
     const recording *s = e->order.state;
     if (!sc_is_sequencer(e)) return;
-    if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
+    if (e->queue.own_bytes == e->queue.closed_bytes) sc_credit_self(e, s->own_next - 1);
     if (!s->arrived || e->cut.gate_closed) return;
     if (e->config.policy_ns)
         order_by_policy(e, now);

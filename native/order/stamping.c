@@ -71,7 +71,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
-    sc_flow_consumed(e, peer, SC_STREAM_FORWARD, len, now);
+    sc_ack_consumed(e, peer, SC_STREAM_FORWARD, len, now);
 }
 
 /* Has the group stream credit for a forward? Own messages take their turn when their thread runs. If they wait for
@@ -146,7 +146,7 @@ int sc_stamping_accepts(const sc_engine *e, const sc_peer *peer, int stream, con
 static void came_back(sc_engine *e, uint64_t number) {
     sc_tx_stream *tx = &e->forward;
     if (!sc_tx_has(tx, number)) return;
-    sc_flow_returned(e, number);
+    sc_credit_returned(e, number);
     uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that continues is kept */
     sc_tx_purge(tx, keep <= number ? keep - 1 : number);
 }
@@ -155,7 +155,7 @@ static void came_back(sc_engine *e, uint64_t number) {
 static void pass_over(sc_engine *e, sc_peer *peer) {
     uint32_t len = sc_rx_at(e, &peer->group, peer->group.queued)->len;
     sc_rx_skip(&peer->group);
-    sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+    sc_ack_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
 }
 
 void sc_stamping_advance(sc_engine *e, sc_peer *peer) {

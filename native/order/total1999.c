@@ -126,7 +126,7 @@ static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     else if (header == SC_TOTAL_NEW_VIEW_ACK && sc_is_sequencer(e))
         t->entered[peer->rank] = 1;
     else if (header == SC_TOTAL_SEQ_ACK && sc_is_sequencer(e) && id < e->group.unsent)
-        sc_flow_received(peer, id);
+        sc_credit_received(peer, id);
     else
         e->counters->drop_field++;
 }

@@ -7,7 +7,7 @@
 void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->ack_due = SC_NEVER;
-    uint64_t window = stream == SC_STREAM_GROUP ? sc_flow_promise(e, rx) : 0;
+    uint64_t window = stream == SC_STREAM_GROUP ? sc_credit_promise(e, rx) : 0;
     if (peer->cut.lost) return;
     uint8_t *p = sc_out_new(e, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
     if (!p) {
@@ -35,21 +35,21 @@ static uint32_t nth_receiver(const sc_engine *e, const sc_peer *peer) {
 }
 
 /* Delivery in a safe view, or a congestion window, waits for the acks of all members, so they are sent soon. */
-void sc_flow_soon(const sc_engine *e, sc_rx_stream *rx) {
+void sc_ack_soon(const sc_engine *e, sc_rx_stream *rx) {
     int64_t due = e->now + e->config.ack_delay_ns / SC_ACK_SOON;
     if (due < rx->ack_due) rx->ack_due = due;
 }
 
-void sc_flow_ordered(sc_engine *e, sc_peer *peer) { sc_flow_soon(e, &peer->group); }
+void sc_ack_ordered(sc_engine *e, sc_peer *peer) { sc_ack_soon(e, &peer->group); }
 
 /* The timer lets an ack wait for a pause of the stream. All receivers of a multicast would answer at once, so each has
  * its own moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer.
  * While packets keep coming, one of the receivers answers within each delay, on average. */
-void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
+void sc_ack_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (!sc_rx_acknowledges(rx)) return;
     if ((stream == SC_STREAM_GROUP && e->view.safe) || sc_congestion_tells(e, peer)) {
-        sc_flow_soon(e, rx);
+        sc_ack_soon(e, rx);
         return;
     }
     if (rx->progressed == now && rx->ack_due != SC_NEVER) return; /* packets that came, or were taken, together */
@@ -109,14 +109,14 @@ static int ack_is_due(const sc_engine *e, sc_peer *peer, int stream) {
 
 /* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer.
  * Forwards that are consumed are multicast, which gives their sender its credit. */
-void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
+void sc_ack_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as counted by the sender */
     if (!sc_rx_acknowledges(rx)) return;
     if (stream != SC_STREAM_FORWARD && ack_is_due(e, peer, stream))
         sc_ack(e, peer, stream);
     else
-        sc_flow_progress(e, peer, stream, now);
+        sc_ack_progress(e, peer, stream, now);
 }
 
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {

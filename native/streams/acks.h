@@ -14,16 +14,16 @@
  *  - nothing is sent when nothing is outstanding.
  * Rings and orders do not know how this is achieved; docs/architecture.md says how another kind would fit. */
 
-void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
+void sc_ack_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
 void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
-void sc_flow_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
-void sc_flow_soon(const sc_engine *e, sc_rx_stream *rx);
-void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
+void sc_ack_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
+void sc_ack_soon(const sc_engine *e, sc_rx_stream *rx);
+void sc_ack_ordered(sc_engine *e, struct sc_peer *peer);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_probe_entered(sc_engine *e, const struct sc_peer *peer);
 /* Does this member owe us an ack? */
 int sc_owes_ack(const sc_engine *e, const struct sc_peer *peer);
 void sc_probe_now(sc_tx_stream *tx, int64_t now);
-void sc_flow_tick(sc_engine *e, int64_t now);
-int64_t sc_flow_deadline(const sc_engine *e);
+void sc_ack_tick(sc_engine *e, int64_t now);
+int64_t sc_ack_deadline(const sc_engine *e);

@@ -1,6 +1,6 @@
 /* Credit: how much each sender may have on the way, and how far its packets are stable.
  *
- * The group streams share the room of each receiver. Each stream always has its share; spare room is lent to busy
+ * The group streams share the room of each receiver. Each stream always has its share; spare room goes to busy
  * senders. A receiver keeps account of its promises, which never exceed its room: a stream that began first gives way
  * as its packets are consumed, because its limit no longer rises. A promise to a sender that fell silent would be lost
  * to the others, so a sender that has nothing on the way gives the promise back, and raises its claim, which DATA and
@@ -27,7 +27,7 @@ static int uses_more(const sc_engine *e, const sc_rx_stream *rx) {
 }
 
 /* Promises a group stream its part of the room, as far as others have no promise. Returns its window. */
-uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
+uint64_t sc_credit_promise(const sc_engine *e, sc_rx_stream *rx) {
     uint64_t shares = (e->view.n - 1) * e->view.share_bytes, taken = 0, users = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *other = &e->peers[r]->group;
@@ -45,7 +45,7 @@ uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
 
 /* The sender states its claim: all earlier promises are returned. Packets may arrive late, so only a newer
  * claim counts. */
-void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
+void sc_credit_claim(sc_rx_stream *rx, uint16_t claim) {
     if ((int16_t)(uint16_t)(claim - rx->claim) <= 0) return;
     rx->claim = claim;
     rx->promised = 0;
@@ -68,7 +68,7 @@ static void yield_later(sc_engine *e, int64_t now) {
         e->credit.yield_due = now + e->config.ack_delay_ns;
 }
 
-void sc_flow_yield(sc_engine *e) {
+void sc_credit_yield(sc_engine *e) {
     const sc_tx_stream *tx = &e->group;
     e->credit.yield_due = SC_NEVER;
     if (tx->charged != tx->charged_consumed || tx->open || !holds_more(e)) return;
@@ -84,7 +84,7 @@ static uint64_t ordered_here(const sc_engine *e) {
 }
 
 /* The others wait to hear the stable seqno in a safe view: is a heartbeat due because no packet reports that? */
-int sc_flow_tells(sc_engine *e, int64_t now) {
+int sc_credit_tells(sc_engine *e, int64_t now) {
     if (e->credit.tell_due > now) return 0;
     e->credit.tell_due = SC_NEVER;
     if (e->credit.told >= e->group.stable) return 0;
@@ -92,7 +92,7 @@ int sc_flow_tells(sc_engine *e, int64_t now) {
     return 1;
 }
 
-void sc_flow_told(sc_engine *e, const sc_tx_stream *tx) {
+void sc_credit_told(sc_engine *e, const sc_tx_stream *tx) {
     if (tx == &e->group) e->credit.told = tx->stable;
 }
 
@@ -113,7 +113,7 @@ static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t
 }
 
 /* Recomputes how far all receivers of the group stream have delivered (purge) and consumed (credit). */
-void sc_flow_recount(sc_engine *e, int64_t now) {
+void sc_credit_recount(sc_engine *e, int64_t now) {
     e->credit.due = 0;
     sc_tx_stream *tx = &e->group;
     uint64_t consumed, before = e->credit.limit;
@@ -136,13 +136,13 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
 }
 
 /* The own application has taken the own group stream up to here. */
-void sc_flow_self(sc_engine *e, uint64_t seqno) {
+void sc_credit_self(sc_engine *e, uint64_t seqno) {
     if (seqno <= e->credit.self) return;
     e->credit.self = seqno;
     e->credit.due = 1;
 }
 
-void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
+void sc_credit_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     sc_tx_probe_later(e, tx, now);
     if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* nobody else acks this */
 }
@@ -172,12 +172,12 @@ void sc_credit_group(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 }
 
 /* This member has the packet of the group stream, behind a gap. */
-void sc_flow_received(sc_peer *peer, uint64_t seqno) {
+void sc_credit_received(sc_peer *peer, uint64_t seqno) {
     if (seqno > peer->credit.acked.received) peer->credit.acked.received = seqno;
 }
 
 /* Own forwards up to `seqno`, which are still kept, have come back: the sequencer has them. */
-void sc_flow_returned(sc_engine *e, uint64_t seqno) {
+void sc_credit_returned(sc_engine *e, uint64_t seqno) {
     sc_tx_stream *tx = &e->forward;
     if (e->order.forward_to >= 0) sc_congestion_acked(e, e->peers[e->order.forward_to], tx, seqno, e->now);
     if (seqno > tx->stable) tx->stable = seqno;
@@ -200,7 +200,7 @@ void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64
     sc_tx_release(e, tx);
 }
 
-int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
+int sc_credit_held(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     const sc_tx_stream *tx = e->order.own;
     int forwards = tx == &e->forward;
     if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;

@@ -30,19 +30,19 @@ void sc_credit_begin(sc_engine *e, uint64_t base);
 void sc_credit_due(sc_engine *e);
 void sc_credit_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
 uint64_t sc_window_of(const sc_engine *e, int stream);
-uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx);
-void sc_flow_self(sc_engine *e, uint64_t seqno);
-void sc_flow_yield(sc_engine *e);
-int sc_flow_tells(sc_engine *e, int64_t now);
-void sc_flow_told(sc_engine *e, const sc_tx_stream *tx);
-void sc_flow_claim(sc_rx_stream *rx, uint16_t claim);
-void sc_flow_recount(sc_engine *e, int64_t now);
-void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
-void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
-void sc_flow_returned(sc_engine *e, uint64_t seqno);
+uint64_t sc_credit_promise(const sc_engine *e, sc_rx_stream *rx);
+void sc_credit_self(sc_engine *e, uint64_t seqno);
+void sc_credit_yield(sc_engine *e);
+int sc_credit_tells(sc_engine *e, int64_t now);
+void sc_credit_told(sc_engine *e, const sc_tx_stream *tx);
+void sc_credit_claim(sc_rx_stream *rx, uint16_t claim);
+void sc_credit_recount(sc_engine *e, int64_t now);
+void sc_credit_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
+void sc_credit_received(struct sc_peer *peer, uint64_t seqno);
+void sc_credit_returned(sc_engine *e, uint64_t seqno);
 /* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the
  * sequencer, for a forward stream; this member, if its own application has taken least), *mark that member's position.
  * 0: has credit. */
-int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark);
+int sc_credit_held(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 void sc_credit_group(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
 void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now);

@@ -14,7 +14,8 @@ int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out) {
                           e->credit.self, e->view.window_bytes, e->credit.claim};
     } else {
         sc_rx_stream *rx = &e->peers[rank]->group;
-        *out = (sc_marks){rx->first, sc_rx_delivered(rx), rx->highest, rx->consumed, sc_flow_promise(e, rx), rx->claim};
+        *out =
+            (sc_marks){rx->first, sc_rx_delivered(rx), rx->highest, rx->consumed, sc_credit_promise(e, rx), rx->claim};
     }
     return 0;
 }

@@ -144,7 +144,7 @@ int sc_waited_for(const sc_engine *e, uint8_t *out) {
     uint64_t whose, mark;
     int found = 0, full = is_full(e), forwards = e->order.own == &e->forward;
     memset(out, 0, e->view.n);
-    if (!e->in_view || sc_is_closing(e) || !(sc_flow_held(e, &whose, &mark) || sc_own_closed_full(e))) return 0;
+    if (!e->in_view || sc_is_closing(e) || !(sc_credit_held(e, &whose, &mark) || sc_own_closed_full(e))) return 0;
     uint64_t said = forwards ? told_by_sequencer(e) : 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         out[r] = (uint8_t)(forwards ? e->view.ids[r] == (said ? said : whose) : is_waited_for(e, r, full));
@@ -193,7 +193,7 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     h->looked = now;
     rate(e, now);
     note_stalls(e, passed, now);
-    int held = !sc_is_closing(e) && sc_flow_held(e, &whose, &mark);
+    int held = !sc_is_closing(e) && sc_credit_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
     if (said == e->config.member) held = 0; /* told by sc_holdup_heard */
     judge_stuck(e, whose, held && !said, mark,

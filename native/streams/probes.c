@@ -70,7 +70,7 @@ void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     sc_ack(e, peer, stream);
 }
 
-void sc_flow_tick(sc_engine *e, int64_t now) {
+void sc_ack_tick(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
@@ -81,12 +81,12 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
             if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], &peer->address, now);
     }
     if (e->group.probe_due <= now) probe_group(e, now);
-    if (e->credit.yield_due <= now) sc_flow_yield(e);
+    if (e->credit.yield_due <= now) sc_credit_yield(e);
     if (e->forward.probe_due <= now && e->order.forward_to >= 0)
         probe(e, &e->forward, &e->peers[e->order.forward_to]->address, now);
 }
 
-int64_t sc_flow_deadline(const sc_engine *e) {
+int64_t sc_ack_deadline(const sc_engine *e) {
     int64_t due = e->group.probe_due;
     if (e->forward.probe_due < due) due = e->forward.probe_due;
     if (e->credit.yield_due < due) due = e->credit.yield_due;

@@ -116,7 +116,7 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     look_at_self(e);
     if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
-    int held = sc_flow_held(e, &whose, &mark);
+    int held = sc_credit_held(e, &whose, &mark);
     if (held) count_busy(e, flight);
     weigh(e, held, flight, passed < most ? passed : most);
     uint32_t gives_up = judge(e), before = s->gives_up;

@@ -36,7 +36,7 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
     peer->reading.at = 0;
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
-    sc_flow_consumed(e, peer, SC_STREAM_STATE, len, e->now);
+    sc_ack_consumed(e, peer, SC_STREAM_STATE, len, e->now);
 }
 
 /* Packets of `peer` have become contiguous. */

@@ -155,7 +155,7 @@ static uint64_t end_of(const sc_engine *e, const sc_tx_stream *tx) {
 /* Puts the fields into a packet that are known only at this time. */
 static void finish(sc_engine *e, const sc_tx_stream *tx, sc_tx_packet *packet) {
     sc_put_stable(packet->p, tx->stable);
-    sc_flow_told(e, tx);
+    sc_credit_told(e, tx);
     if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
     sc_seal_again(e->seal, packet->p, packet->len, packet->sealed);
 }
@@ -184,7 +184,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, const sc_peer *peer, 
         count_run(e, &out[k++]);
     }
     if (!room && tx->unsent < end) sc_congestion_wait(e, now);
-    if (tx->unsent != before) sc_flow_sent(e, tx, now);
+    if (tx->unsent != before) sc_credit_sent(e, tx, now);
     return k;
 }
 

@@ -72,7 +72,8 @@ def test_a_wrong_setting_is_refused_with_the_right_form(settings, text):
 
 def test_a_wrong_file_or_variable_is_named(tmp_path):
     path = tmp_path / "seqcast.toml"
-    for content, text in (("ttl = ", "not valid TOML"), ("tttl = 1", "did you mean ttl"), ("ttl = 1.5", "a whole number")):
+    wrong = {"ttl = ": "not valid TOML", "tttl = 1": "did you mean ttl", "ttl = 1.5": "a whole number"}
+    for content, text in wrong.items():
         path.write_text(content)
         with pytest.raises(seqcast.ConfigError, match=text):
             Config.from_toml(path)

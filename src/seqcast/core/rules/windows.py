@@ -50,7 +50,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int, path_bytes: int = 0)
     overflows it and a retransmission still fits: Linux frees the space of datagrams that were read only once they make
     up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. Small packets may arrive one by one, and
     then each takes a power of two of the buffer, so there is less room for them. A quarter of the room is divided among
-    the members that multicast; receivers lend the rest to those that use more (``streams/credit.c``). With many
+    the members that multicast; receivers give the rest to those that use more (``streams/credit.c``). With many
     multicasters, packets are smaller, down to 16 KiB, so that a share holds one.
 
     Forward and unicast streams share a buffer. If only one member multicasts, that one gets the forwards of all others,
