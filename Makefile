@@ -96,7 +96,7 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 20
 
 # The stamps are inside the environment and disappear with it. An environment without stamps, whoever made it, is
-# completed; one whose Python is gone is made anew.
+# completed; one whose Python is gone is recreated.
 $(VENV)/.python: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo 'seqcast needs Python 3.11 or later; say which: make PYTHON=python3.12' >&2; exit 1; }

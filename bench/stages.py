@@ -73,7 +73,7 @@ READING = """\
 - **If each packet arrives by itself** (veth-segmented), all work for each packet counts: its slab, its place in the
   receive ring, its source address.
 """
-"""Below the tables; look at it again when they are made anew."""
+"""Below the tables; look at it again when they are made again."""
 
 COPIES = ("_copy_to_iter", "_copy_from_iter", "rep_movs_alternative", "__memcpy", "memcpy_orig")
 ENTRIES = ("entry_SYSCALL", "do_syscall_64", "syscall_", "x64_sys_call", "srso_alias_", "arch_exit_to_user")

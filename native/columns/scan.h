@@ -70,7 +70,7 @@ typedef struct {
     sc_scan_table senders, groups;
 } sc_scan;
 
-/* From a global seqno to its bucket; and from a seqno, where there is no total order. */
+/* From a global seqno to its bucket; and from a seqno, without total order. */
 #define SC_SCAN_ORDERED_SHIFT 16
 #define SC_SCAN_FIFO_SHIFT 12
 

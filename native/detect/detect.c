@@ -34,8 +34,8 @@
 #define BACK_NS_MAX ((int64_t)600 * 1000000000) /* doubling, until one has lasted for this long */
 #define APART 20 /* heartbeats of another view until its coordinator should have met ours */
 #define SILENT 5 /* heartbeats of one that is heard by unicast, and whose multicasts do not come */
-#define QUICK 3 /* the same, of one that is new */
-#define ASKED 2 /* suspicion times in which unicasts are requested: by some 16 pings, of which one comes through */
+#define QUICK 3 /* the same for a new member */
+#define ASKED 2 /* suspicion times in which unicasts are requested: by about 16 pings, so that one comes through */
 
 static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
 
@@ -261,7 +261,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     e->counters->heartbeats_sent++;
 }
 
-/* Does a link carry no unicast, as far as we know? The link may be one of several, of which one end is excluded. */
+/* Does a link carry no unicast, as far as we know? Several such links may share one end, which is then excluded. */
 static int is_worried(const sc_engine *e, int64_t now) {
     static const uint8_t none[SC_MEMBERS_MAX / 8];
     for (uint32_t r = 0; r < e->view.n; r++) {

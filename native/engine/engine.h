@@ -497,7 +497,7 @@ typedef struct {
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
     uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
-    uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
+    uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start over */
     uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: fell */
     uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream continues after this seqno */
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: each sender's own numbering continues after this one */

@@ -141,7 +141,7 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
 /* Packets do not say so: see SC_FLAG_GROUP. */
 static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GROUP) != 0; }
 
-/* For those outside the view, where there is a key: any holder of the key file can say so. */
+/* For processes outside the view, in a group with a key: any holder of the key file can say so. */
 static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
 
 /* How a datagram came. */
@@ -363,7 +363,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t
     return drop(&e->counters->drop_replay);
 }
 
-/* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet
+/* A datagram that came in pieces, `piece` being the last: from the sender of the pieces, unless it is a packet
  * that the sender repeats for another member. Those outside the view, or with the secret of another view, say no more
  * so than they may say in one. */
 static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const arrival *as) {

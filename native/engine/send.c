@@ -71,7 +71,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint
         if (!peer) return SC_NO_MEMBER;
         sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_UNICAST);
         if (!tx) return SC_AGAIN;
-        if (state->epoch != tx->pair) { /* the two were apart in between: the stream started anew */
+        if (state->epoch != tx->pair) { /* the two were apart in between: the stream started over */
             state->done = 0;
             state->epoch = tx->pair;
         }

@@ -109,7 +109,7 @@ size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t le
  * faults that nobody reports; returns whether that needs it: something is wrong, or `each` look does. */
 int sc_driver_wait_control(sc_driver *d, int64_t until, int each);
 void sc_driver_kick_control(sc_driver *d);
-/* sc_io_mend, and whoever waits on the sockets does so anew. */
+/* sc_io_mend; waits on the sockets start over. */
 int sc_driver_mend(sc_driver *d, sc_io_error *error);
 
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */

@@ -193,7 +193,7 @@ void sc_role_leave_loop(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-/* ---- an interface that was made anew ---------------------------------------------------------------------------- */
+/* ---- a recreated interface --------------------------------------------------------------------------------------- */
 
 int sc_driver_mend(sc_driver *d, sc_io_error *error) {
     int failed = sc_io_mend(&d->io, error);

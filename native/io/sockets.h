@@ -108,7 +108,7 @@ typedef struct sc_io {
     sc_io_counters uncovered;
 } sc_io;
 
-/* These are the targets from now on, of which there may be others at each call. Called by the sending thread. */
+/* Sets the targets, which may differ at each call. Called by the sending thread. */
 void sc_io_aim(sc_io *io, const sc_targets *targets);
 
 /* 0, or -1 with *error set and everything closed. */

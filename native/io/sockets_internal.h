@@ -97,7 +97,7 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
 int sc_io_same_host(const sc_sockaddr *a, const sc_sockaddr *b);
 
-/* membership.c. Connects the socket to the data group, anew if connected: with the present route. 0, or -1. */
+/* membership.c. Connects the socket to the data group, again if connected: with the present route. 0, or -1. */
 int sc_io_connect_out(const sc_io *io, sc_fd fd);
 /* Loops packets to the group back to this machine, if a target is there. Linux only. */
 void sc_loop_multicast(sc_io *io);

@@ -23,7 +23,7 @@ typedef struct {
     const sc_address *to; /* NULL: to which the socket is connected */
     sc_fd by;
 } sc_aimed;
-/* Sends them; where the system can, in one call for each row of those that leave by one socket. Entries of one run
+/* Sends them; if the system can, in one call for each row of those that leave by one socket. Entries of one run
  * are adjacent. */
 void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n);
 /* Aims a run at the first `n` targets, 1 or more. The one whose message came last gets it before the others, as it may

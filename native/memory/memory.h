@@ -1,4 +1,4 @@
-/* Memory that is scanned from end to end: on huge pages where the system has them, as a copy through 4 KiB pages spends
+/* Memory that is scanned from end to end: on huge pages if the system has them, as a copy through 4 KiB pages spends
  * much of its time on address translation, above all in a virtual machine. Released with free(). */
 #pragma once
 

@@ -232,7 +232,7 @@ static void put_member_tag(const sc_seal *s, uint8_t *to, const view_secret *vie
     memcpy(to, tag, MEMBER_TAG);
 }
 
-/* Those of our view and of the one before; zeros where there is none. */
+/* Those of our view and of the previous one; zeros if there is none. */
 static void put_member_tags(const sc_seal *s, uint8_t *to, const uint8_t *body, size_t len, const uint8_t *proven,
                             uint64_t number) {
     const view_secret *views[2] = {view_of(s, s->view), view_of(s, s->view_before)};
@@ -251,7 +251,7 @@ static int which_tag(const uint8_t *tags, const uint8_t *tag) {
     return !differs[0] ? OF_ITS_VIEW : !differs[1] ? OF_THE_ONE_BEFORE : NEITHER;
 }
 
-/* Of which views the sealer shows to be a member, among those that are known. */
+/* The known views of which the sealer proves to be a member. */
 static void see_member(const sc_seal *s, sc_opened *opened, const uint8_t *tags, const uint8_t *body, size_t len,
                        const uint8_t *proven, uint64_t number) {
     static const uint8_t none[MEMBER_TAGS];
@@ -372,7 +372,7 @@ static sealer_key *find(secrets *known, uint32_t which, uint64_t sealer) {
     return NULL;
 }
 
-/* Only who has the secret gets a place here, so nobody else can push out the keys of members. */
+/* Only holders of the secret get a place here, so nobody else can push out the keys of members. */
 static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t *key) {
     uint32_t i = 0;
     while (i < TRIES && known->keys[(sealer + i) % KEYS].sealer) i++;

@@ -31,7 +31,7 @@
  * after the other.
  *
  * Each sealer has a key of its own, derived from the secret, its incarnation, and the view's tag. No number is used
- * twice under one secret, and the header has 32 random bits in place of the CRC, drawn anew for each transmit: number
+ * twice under one secret, and the header has 32 random bits in place of the CRC, drawn for each transmit: number
  * and random bits are the nonce. So a process that is copied at run time, with its numbers, seals nothing under a nonce
  * of the other copy, but with a chance of 1 in 2^32. The number says of which view the secret is, as the header does
  * not: streams of a pair have the tag of another one.
@@ -99,7 +99,7 @@ typedef struct {
 } sc_seal_secret;
 
 /* `from`: the `n` secrets of the file. The first one seals; datagrams that any of them has sealed are opened. They are
- * copied into memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL
+ * copied into memory that is not swapped out, dumped, or given to child processes, if the system can do that. NULL
  * without memory. */
 sc_seal *sc_seal_new(const sc_cipher_library *library, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */

@@ -1,4 +1,4 @@
-/* Congestion: a window for the path to each member, of which the smallest bounds the group stream, as all wait for the
+/* Congestion: a window for the path to each member. The smallest one bounds the group stream, as all wait for the
  * slowest anyway. Packets that are lost, or that wait in queues on the way, are the signs of a path with too much on
  * it. The window grows like that of CUBIC (RFC 9438), so that a group and TCP share a link; but single losses below
  * LOSS_PERCENT are repaired, and slow nothing. Everything with messages counts: the group stream, streams to single

@@ -97,7 +97,7 @@ static void judge(sc_engine *e, uint64_t whose, int held, int64_t passed, int64_
         weigh(e, member, holds ? passed : -passed, now);
         return;
     }
-    h->slowest = held ? whose : 0; /* another than before is behind: the evidence begins anew */
+    h->slowest = held ? whose : 0; /* now another member is behind: the evidence starts over */
     h->evidence = 0;
     h->began = now;
     h->charged = e->order.own->charged_consumed;

@@ -1,5 +1,5 @@
 /* Datagrams in pieces. A packet that is too large for the path to a member is sent again so, and nothing waits for
- * long: no packet can be packed anew, as the number stands for its messages on every member. Large frames of the
+ * long: no packet can be packed again, as the number stands for its messages on every member. Large frames of the
  * control plane always leave so, as they go to those about whom nothing is known, and make the view in which packets
  * are smaller. Members ask again for datagrams, not for pieces. */
 #include "engine/internal.h"

@@ -188,7 +188,7 @@ void sc_size_entered(sc_engine *e, sc_peer *peer, int64_t now) {
     if (measures(e) && !peer->size.ended) peer->size.due = now;
 }
 
-/* The path between two members that stay is known from before; a round that runs begins anew. */
+/* The path between two members that stay is known from before; a running round starts over. */
 void sc_size_peer_begin(sc_peer *peer) {
     if (!peer->size.ended) peer->size.due = SC_NEVER;
     if (peer->size.stage != SC_SIZE_RESTS) peer->size.due = peer->size.ended ? 0 : SC_NEVER;

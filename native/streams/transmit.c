@@ -213,7 +213,7 @@ static void prepare(sc_engine *e, int64_t now, int all) {
     if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);
 }
 
-/* Each run that leaves is sealed as a copy. Returns the runs: none where nothing can be sealed. */
+/* Each run that leaves is sealed as a copy. Returns the number of runs: 0 if nothing can be sealed. */
 static int seal_runs(sc_engine *e, sc_tx *out, int n) {
     uint8_t *to = e->sealed;
     sc_seal_begin(e->seal);

@@ -203,7 +203,7 @@ SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts this one
 #define SC_PING_LEN 56
 
 /* Body of ASK and TAKEN. */
-SC_FIELD(40, 64, taken_seqno); /* in the asker's own numbering: origin_seqno, or seqno where no sequencer orders */
+SC_FIELD(40, 64, taken_seqno); /* in the asker's own numbering: origin_seqno, or seqno if no sequencer orders */
 #define SC_TAKEN_LEN 48
 
 /* Body of TOTAL. */

@@ -1,7 +1,7 @@
 """Metrics of members for Prometheus: ``Collector(group)`` in a program that has a registry of its own, and the text
 format for ``seqcast metrics``, which reads the boards of all members on this machine.
 
-Names begin with ``seqcast_``. Labels are cluster, member, and where a row is about another member, peer.
+Names begin with ``seqcast_``. Labels are cluster, member, and in rows about another member, peer.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class FrameReceived:
         sender: id of the member or stranger that sent the frame.
         address: the sender's, as the datagram shows.
         payload: see ``frames``.
-        outside: where there is a key: its sender has the key file, and does not show that it is in a view of ours.
+        outside: in a group with a key: its sender has the key file, and does not show that it is in a view of ours.
     """
 
     sender: int

@@ -43,7 +43,7 @@ def cgroups(root: Path) -> list[Path]:
 
 
 def cpu_stat(cgroup: Path) -> dict[str, int]:
-    """The figures of ``cpu.stat``; {}: there are none."""
+    """The figures of ``cpu.stat``; {}: unknown."""
     rows = (line.split() for line in read(cgroup, "cpu.stat").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 

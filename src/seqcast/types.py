@@ -53,7 +53,7 @@ class Status(str):
 
     Args:
         name: one of these.
-        reason: why, as text for people; "" where there is nothing to say.
+        reason: why, as text for people; "" if there is none.
     """
 
     __slots__ = ("reason",)

@@ -696,7 +696,7 @@ def test_a_matrix_that_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatc
     ("options", "says"),
     [
         (["--matrix", "sizes=64"], "--matrix and --out need each other"),
-        (["--matrix", "speeds=1", "--out", "x"], "'speeds=1' is none of"),
+        (["--matrix", "speeds=1", "--out", "x"], "'speeds=1' is not one of"),
         (["--matrix", "sizes=1:sizes=2", "--out", "x"], "each at most once"),
         (["--matrix", "sizes=a", "--out", "x"], "sizes are numbers"),
         (["--matrix", "orders=best", "--out", "x"], "orders are of"),

@@ -66,7 +66,7 @@ typedef struct {
     int64_t lazy; /* the deadline of an ack that began when the application took something: see below */
     int left; /* threads beside the I/O thread and the script that have not ended */
     int ends; /* the application may end its sends before the stop */
-    int mends; /* how many more times its interface is made anew */
+    int mends; /* how many more times its interface is recreated */
 } member;
 
 static member members[MEMBERS];

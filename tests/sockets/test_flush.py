@@ -173,7 +173,7 @@ def test_a_callback_that_returns_later_is_answered_by_another_thread(early):
     def finish(group):
         group.send(b"by another thread")
         group.block_ok()
-        group.block_ok()  # a second answer is none of the next view change
+        group.block_ok()  # a second answer does not count for the next view change
         steps.append("ok")
 
     patient = {**PATIENT, "block_deadline_s": LIMIT_S, "flush_deadline_s": LIMIT_S}

@@ -1,4 +1,4 @@
-"""An interface that is made anew, goes down or changes its address under a member: noticed, told, and mended."""
+"""An interface that is recreated, goes down or changes its address under a member: noticed, told, and mended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def all_together(made):
 def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds, hardware):  # noqa: F811
     with talkers(network[:3], "abc") as made:
         remake(made[rank].place, seconds, hardware)
-        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined there again"))
+        await_(made, lambda: told(made[rank], "eth0 was recreated: the group is joined there again"))
         all_together(made)
         assert told(made[rank], "interface eth0 is gone") or not seconds
         assert not any(each.of("Excluded") for each in made)
@@ -56,7 +56,7 @@ def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_
     with talkers(network[:3], "abc") as made:
         place = made[rank].place
         remake(place, "2", "another")
-        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined there again"))
+        await_(made, lambda: told(made[rank], "eth0 was recreated: the group is joined there again"))
         began = time.monotonic()
         all_together(made)
         assert time.monotonic() - began < 2.0
@@ -82,7 +82,7 @@ def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, ad
         place = network[1]
         remake(place)
         with_ipv6(place, scope)
-        await_(made, lambda: told(made[1], "eth0 was made anew: the group is joined there again"))
+        await_(made, lambda: told(made[1], "eth0 was recreated: the group is joined there again"))
         all_together(made)
         assert not any(each.of("Excluded") for each in made)
 

@@ -146,7 +146,7 @@ def test_one_member_sends_all_batches_and_leaves_when_it_is_idle(monkeypatch: py
 
 
 def test_the_sink_founds_no_primary_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is none of the intended members."""
+    """The sink's member is not one of the intended members."""
     given: dict[str, Any] = {}
 
     def refuse(_cluster: str, **settings: Any) -> None:

@@ -109,7 +109,7 @@ def test_a_state_from_the_group_comes_as_a_snapshot_and_sides_keep_the_values_pu
     two.merge_state([SimpleNamespace(read=state_of(one))])
     values = {"tea": "two", "milk": "one", "oil": "two", "salt": "two"}
     assert subscriber.recv(0) == Snapshot(5, values, 3)
-    with pytest.raises(seqcast.UsageError, match="none of a feed"):
+    with pytest.raises(seqcast.UsageError, match="not that of a feed"):
         two.set_state(io.BytesIO(b"x" * 20).read)
 
 

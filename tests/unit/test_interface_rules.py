@@ -52,12 +52,12 @@ def test_sockets_are_mended_again_until_it_succeeds():
     made = Looked()
     assert made.sees(remade=True) == [MendSockets()]
     assert made.sees(remade=True) == []  # one at a time
-    failure = "eth0 was made anew, and the group cannot be joined on it (no route): leave, and join again"
+    failure = "eth0 was recreated, and the group cannot be joined on it (no route): leave, and join again"
     assert made.ends("no route") == news(failure)
     assert made.sees(remade=True) == [MendSockets()]
     assert made.ends("no route") == []
     assert made.sees(remade=True) == [MendSockets()]
-    assert made.ends() == news("eth0 was made anew: the group is joined there again")
+    assert made.ends() == news("eth0 was recreated: the group is joined there again")
 
 
 def test_an_address_that_another_one_replaced_is_given_up_after_some_looks_and_once():

@@ -213,7 +213,7 @@ def test_a_joiner_has_table_time_and_view():
 
 
 def test_a_state_of_something_else_is_refused():
-    with pytest.raises(UsageError, match="none of a replica"):
+    with pytest.raises(UsageError, match="not that of a replica"):
         Log(Counting()).restore(io.BytesIO(b"{}").read)
 
 

@@ -171,4 +171,4 @@ class Scan:
     def groups(self) -> list[tuple[tuple[int, int, int], tuple[int, int, int, int, int, int]]]:
         """(view tag, sender, bucket) -> rows, highest global seqno, highest seqno, highest (seqno, index) without the
         bits of the bucket, the sum of a hash of each row, modulo 2^64, and one more than the highest (seqno, index) of
-        those that are not transitional, 0 where all are."""
+        those that are not transitional, 0 if all are."""

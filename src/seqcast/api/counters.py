@@ -14,7 +14,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "packets_duplicate": "Packets that were here already, and dropped.",
         "packets_retransmitted": "Packets that were sent again because another member asked for them.",
         "sent_in_pieces": "Datagrams that were cut into pieces: packets too large for a path, and large frames.",
-        "pieces_dropped": "Datagrams of which pieces came, and that made room for others before they were whole.",
+        "pieces_dropped": "Incomplete datagrams whose pieces made room for those of others.",
         "sizes_asked": "Questions to other members of how large a datagram reaches them.",
         "packets_delivered": "Packets put in order for the application.",
         "packets_skipped": "Of these, packets that a too slow application missed (`slow='skip'`).",
@@ -100,7 +100,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_window": "Packets too far ahead of those in order.",
         "drop_slabs": "Packets for which there was no memory.",
         "drop_control_full": "Control frames that the queue had no room for.",
-        "drop_partial_message": "Messages of which a part is missing, because its view is closed.",
+        "drop_partial_message": "Messages with a missing part, because the part's view is closed.",
         "drop_message_too_large": "Messages larger than `message_bytes_max` here.",
     },
     "Sockets and threads": {

@@ -44,7 +44,7 @@ def check_deliver(config: Config) -> None:
 
 
 class Delivering(Sending, Keeping):
-    """Sends messages of which the sender learns that they are decided."""
+    """Sends messages and tells the sender when they are decided."""
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)

@@ -271,7 +271,7 @@ class Receiving(driver.Receiver, GroupBase):
     # ---- the journal
 
     def close_journal(self) -> None:
-        """Closes the journal, if there is one. Needed only where the stream is not received to its end and the group is
+        """Closes the journal, if there is one. Needed only if the stream is not received to its end and the group is
         not left by ``with``, which does this. After `leave`, everything that was delivered to this member is journaled
         first, and can still be received. A call beside another one returns when the journal is closed.
 
@@ -286,7 +286,7 @@ class Receiving(driver.Receiver, GroupBase):
             if self._runner.standing.over and self._giving != threading.get_ident():
                 if not self._under_lock(self._journal_rest, nanoseconds(patience_s)):
                     end = f"another thread kept the stream for leave_timeout_s={patience_s:g} s: the rest is missing"
-        finally:  # also where the rest cannot be written
+        finally:  # also if the rest cannot be written
             self._journal.close(end)
         if end != "leave":
             log.warning(codes.JOURNAL_LACKS("%s: the journal is closed, and %s"), self.member.name, end)

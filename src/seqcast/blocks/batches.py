@@ -122,9 +122,9 @@ class Counters:
     incomplete: int = 0
     """Batches whose rows did not all reach this member, which joined without state or was cut off in the middle."""
     abandoned: int = 0
-    """Batches whose writer began anew, left the group, or sent more rows than announced, before END."""
+    """Batches whose writer began another one, left the group, or sent more rows than announced, before END."""
     malformed: int = 0
-    """Messages with the mark of a batch that are none."""
+    """Messages with the mark of a batch, but malformed."""
 
 
 class Batches:
@@ -143,7 +143,7 @@ class Batches:
     Args:
         state: the application's own state, which is transferred after the table; None: no state. The state is taken
             between two batches: an application's work on the rows of one is never cut in half. When a partition heals
-            the tables are merged where the application's state can be, or there is none: with a handler that has no
+            the tables are merged if the application's state can be, or if it has none: with a handler that has no
             ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
             lost.
         keep_s: entries of writers that ended no batch for this many seconds are dropped. Time passes as the messages of
@@ -285,7 +285,7 @@ class Batches:
         on at its place, in the merged view."""
         for other in others:
             table, staged, clock = self._read_state(other.read)
-            # Entries keep their age, and in the merged view each sender's first message sets its clock apart anew.
+            # Entries keep their age, and in the merged view each sender's first message sets its clock apart again.
             now_ns = max(self._clock.now_ns, clock.now_ns)
             self._table = _moved(self._table, now_ns - self._clock.now_ns)
             for writer, (batch, at_ns) in _moved(table, now_ns - clock.now_ns).items():

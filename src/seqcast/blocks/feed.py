@@ -303,7 +303,7 @@ def _read(read: Callable[..., bytes]) -> tuple[int, dict[str, tuple[int, bytes]]
             key = read(of_key).decode() if of_key else ""
             values[key] = at, read(of_value) if of_value else b""
     except (struct.error, ValueError):
-        raise UsageError("the state of the group is none of a feed: give all members the same kind") from None
+        raise UsageError("the group's state is not that of a feed: give all members the same kind") from None
     return number, values
 
 

@@ -63,7 +63,7 @@ class Machine(Protocol):
 
     A machine may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's
     order; ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the
-    time at which the machine wants to hear of the time though nobody sends, or None. A machine that changes in
+    time at which the machine must be told the time even if nobody sends, or None. A machine that changes in
     ``heard`` changes only at the time of ``due``: only such times are kept on disk (``stable=``).
     """
 
@@ -109,7 +109,7 @@ class Counters:
     origins_dropped: int = 0
     """Replicas whose answers were dropped, as there were more than `ORIGINS_MAX`."""
     malformed: int = 0
-    """Messages that are none of a replica."""
+    """Messages that no replica sends."""
     held_back: int = 0
     """With ``stable=``: times that this replica sent nothing, as too much of its own waited for the disks of others."""
 
@@ -363,7 +363,7 @@ class Log:
         def unpack(of: struct.Struct) -> tuple[Any, ...]:
             data = read(of.size)
             if len(data) != of.size:
-                raise UsageError("the state of the group is none of a replica: give all members the same kind")
+                raise UsageError("the group's state is not that of a replica: give all members the same kind")
             return of.unpack(data)
 
         self.mark = Mark(*unpack(_MARK))

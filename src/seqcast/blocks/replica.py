@@ -325,7 +325,7 @@ class Replica(Closing, Generic[M]):
 
         Raises:
             NotReady: the guarantee could not be given within ``timeout``, or the replica has no state yet.
-            UsageError: the guarantee is none of these; or the machine reads, or a function that ``on_change`` was
+            UsageError: the guarantee is unknown; or the machine reads, or a function that ``on_change`` was
                 given.
         """
         if guarantee not in GUARANTEES:

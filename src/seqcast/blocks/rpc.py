@@ -309,7 +309,7 @@ class Rpc(Closing):
             NotMember: this member is not in the group now.
             Undecided: this member left or was excluded meanwhile; handlers may have run.
             NotReady: the block was closed, or has failed; or ``ASKS_MAX`` calls wait already.
-            UsageError: an argument is none of these, the question is too large, or a handler of this block asks: its
+            UsageError: an argument has a wrong value, the question is too large, or a handler of this block asks: its
                 own answer would wait behind that question.
             Exception: raised by the codec.
         """

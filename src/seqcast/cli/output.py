@@ -23,7 +23,7 @@ def write_whole() -> None:
     pass over a write that takes only a part: a pipe that does not block, a disk that is nearly full. With a buffer they
     raise if such a pipe is full.
     """
-    if sys.platform == "win32":  # where nothing of this happens, and a console is not a file
+    if sys.platform == "win32":  # nothing of this happens there, and a console is not a file
         return
     for name in ("stdout", "stderr"):
         with contextlib.suppress(OSError):  # not a file

@@ -123,7 +123,7 @@ def _security(config: Any) -> None:
 
 
 def _skip(config: Any) -> None:
-    """Who relies on the messages of all members cannot miss some."""
+    """A program that relies on the messages of all members cannot miss some."""
     if config.safe:
         raise ConfigError('slow="skip" does not go with safe=True: no member may skip messages that all deliver')
     if config.journal:
@@ -202,7 +202,7 @@ def split_seed(seed: str, setting: str = "seeds") -> tuple[str, int]:
         host = host[1:-1] if host.endswith("]") else ""
     good = not colon or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
     if not host or any(each.isspace() or each in "[]/" for each in host) or not good:
-        raise ConfigError(f"{setting}: {seed!r} is none; give host, host:port or [v6]:port")
+        raise ConfigError(f"{setting}: {seed!r} is not a host; give host, host:port or [v6]:port")
     return host, int(port or 0)
 
 

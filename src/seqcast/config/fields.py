@@ -1001,7 +1001,7 @@ class Config(_Marked):
     # -- from elsewhere
 
     def replace(self, **settings: Unpack[Settings]) -> Self:
-        """A copy with other values. Settings that have the value of their formula are computed anew in the copy.
+        """A copy with other values. Settings that have the value of their formula are computed again in the copy.
 
         Raises:
             ConfigError: an unknown or wrong setting.
@@ -1016,7 +1016,7 @@ class Config(_Marked):
         return changed._mark({name: mark for name, mark in self._marked().items() if name not in settings})
 
     def for_guest(self, **settings: Unpack[Settings]) -> Self:
-        """``replace``, for a process that is none of the intended members, such as a command. Cut off from them, the
+        """``replace``, for a process outside the intended members, such as a command. Cut off from them, the
         member would found a second primary group, so none is founded, unless ``settings`` has ``found``.
 
         Raises:

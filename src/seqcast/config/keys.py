@@ -251,7 +251,7 @@ def secret_lines(kind: Guarded, path: str, memory: Memory) -> list[memoryview]:
     """
     if _is_secret(path):
         raise ConfigError(
-            f"{kind.setting}= is the name of a file. There is none of this name, which looks like a key itself: other "
+            f"{kind.setting}= is the name of a file. No such file exists, and the name looks like a key itself: other "
             "programs and users can see it in the environment and among arguments, so make another one, and give the "
             f"file's name; {kind.remedy}"
         )

@@ -108,7 +108,7 @@ class EndpointSettings:
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         sees: gives a page of this one's board to members that ask, or by 0 the board in short: how many pages there
             are, and the text, printable and at most 25,000 bytes; None: without a board.
-        sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
+        sequencer_policy: gives the sequencer of the next view, if the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
         safe: messages to the group are delivered when all members have them in order, or the view ends. The same on

@@ -1,4 +1,4 @@
-"""The secret of a view, where there is a key: new with each view, and readable by its members alone.
+"""The secret of a view in a group with a key: new with each view, and readable by its members alone.
 
 Each member has its own key pair, made at its join; JOIN and VIEW have the public half. The maker of a VIEW draws its
 secret, and wraps it for each member of the new view with the secret of both halves, the maker's and the member's. So

@@ -52,7 +52,7 @@ class Row(NamedTuple):
         state: the next one; None: the same (a decision has none).
         actions: run in this order, in the next state.
         why: the reason, for the reader.
-        verdict: None where there are actions.
+        verdict: None if there are actions.
         edge: of this row.
     """
 

@@ -1,4 +1,4 @@
-"""The machines of one member, connected: some live as long as it does, the others begin anew with each view."""
+"""The machines of one member, connected: some live as long as the member, the others are renewed with each view."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Machines:
     # ---- views
 
     def renew(self, keep: bool = False) -> None:
-        """Begins anew, for a new view or for none. The initiator stays: it may be serving the VIEW.
+        """Renews the machines, for a new view or for none. The initiator stays: it may be serving the VIEW.
 
         Args:
             keep: joiners and leavers of the view before stay.

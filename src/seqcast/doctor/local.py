@@ -80,7 +80,7 @@ def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
         yield segments(address, name)
         if driver.gro:
             yield Line(OK, "gro", "packets of one burst arrive together")
-        elif not driver.loopback:  # where the kernel joins nothing
+        elif not driver.loopback:  # there the kernel joins nothing
             yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO)
         yield from _network(root, name)
 

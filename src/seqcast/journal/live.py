@@ -3,7 +3,7 @@
 Messages of one packet that are delivered together share their sender, seqno, view and times, and their positions,
 global seqnos and indices follow each other. So a live segment has one row for such a run, with the values of its first
 message, and with ``messages``, a list of each message's own values. Writing costs 12 bytes a message and 72 a
-run, where a row for each message would cost 80. Readers are given one row for each message, as in rolled segments.
+run, while a row for each message would cost 80. Readers are given one row for each message, as in rolled segments.
 """
 
 from __future__ import annotations

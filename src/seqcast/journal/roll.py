@@ -50,8 +50,8 @@ _DELTA = ("idx", "global_seqno", "seqno", "index", "length", "sent_ns", "deliver
 _COMPRESSION = {"payload": "lz4", "payload_hash": "none"}
 """Columns without zstd: for payloads lz4 takes half the time and saves nearly as much, hashes do not compress."""
 SMALL_ROWS = 1 << 13
-"""Segments with fewer rows have snappy in place of zstd, of which each column of a file costs a reader 15 microseconds,
-however few its rows: a third of the time that reading 960 rows takes."""
+"""Segments with fewer rows have snappy in place of zstd, which costs a reader 15 µs for each column of a file, however
+few its rows: a third of the time that reading 960 rows takes."""
 
 
 def roll(streams: Sequence[Path], manifest: ManifestWriter, pause: Callable[[], None] = lambda: None) -> Path:

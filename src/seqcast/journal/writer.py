@@ -696,7 +696,7 @@ class _Segment:
         return True
 
     def cut(self) -> None:
-        """After a write error: keeps the whole records, and begins the file anew if there are none."""
+        """After a write error: keeps the whole records, or restarts the file if there are none."""
         if self._stream is not None:
             self._stream.cut()
             self._stream = None

@@ -206,7 +206,7 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
 
 
 def check_matrix(parser: Parser, arguments: argparse.Namespace) -> None:
-    """The same for a matrix, of which each combination must be in bounds."""
+    """The same for a matrix: each of its combinations must be in bounds."""
     from seqcast.perf.matrix import combinations
 
     if bool(arguments.matrix) != bool(arguments.out):

@@ -84,7 +84,7 @@ def about(interface: str) -> dict[str, Any]:
 
 
 def nic(interface: str) -> str:
-    """An interface in words: name, driver, MTU and speed, and receive and send rings where it has any."""
+    """An interface in words: name, driver, MTU and speed, and receive and send rings if any."""
     if not interface:
         return "an unknown card"
     folder = f"sys/class/net/{interface}"
@@ -97,7 +97,7 @@ def nic(interface: str) -> str:
 
 
 def _ethtool(interface: str, question: int) -> bytes:
-    """An answer of the driver, as ethtool(8) asks; zeros where there is none."""
+    """An answer of the driver, as ethtool(8) asks; zeros if there is none."""
     import fcntl  # absent on Windows
 
     room = bytearray(struct.pack("=I", question) + bytes(ETHTOOL_BYTES))

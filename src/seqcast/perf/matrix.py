@@ -32,7 +32,7 @@ def combinations(text: str) -> Iterator[Combination]:
     for part in text.split(":"):
         axis, _, values = part.partition("=")
         if axis not in AXES or axis in axes or not values:
-            raise ValueError(f"{part!r} is none of {', '.join(f'{each}=...' for each in AXES)}, each at most once")
+            raise ValueError(f"{part!r} is not one of {', '.join(f'{each}=...' for each in AXES)}, each at most once")
         axes[axis] = [_value(axis, value) for value in values.split(",")]
     for chosen in itertools.product(*axes.values()):
         yield tuple(zip((AXES[axis] for axis in axes), chosen, strict=True))

@@ -199,7 +199,7 @@ ROWS_LATENCY = tuple(
 
 
 def lookup(tree: Mapping[str, Any], key: str) -> Any:
-    """``tree["a"]["b"]`` for "a.b", None where there is none."""
+    """``tree["a"]["b"]`` for "a.b", or None."""
     value: Any = tree
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

@@ -134,7 +134,7 @@ class Options:
             that were ever started.
         lies: without multicast: how likely, each time, a process is told nothing new instead, or some of the places, or
             those of others that are gone; after the faults all are told the place of one that lives.
-        translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", anew
+        translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", newly
             for each pair, and this member says where it is reached; "": nothing is.
         apart_ns: the first half of the processes and the second do not hear each other for this long: two groups.
         split: of a primary partition: into how many sides the network splits after the other faults, until each member

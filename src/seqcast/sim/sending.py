@@ -125,7 +125,7 @@ class Sender:
 
     def note_blocked(self) -> None:
         """The application is told that the group is closed for sending; a send that began before may still return."""
-        pending = self.record.pending  # empty where the application gave up in the middle of a call
+        pending = self.record.pending  # empty if the application gave up in the middle of a call
         sends = self.call is not None and bool(pending) and not pending[0][0]
         self.excused = self.record.counter if sends else -1
 
@@ -228,7 +228,7 @@ class Sender:
         self.calls = 0
 
     def _time_out(self) -> None:
-        """The call gives up its unsent messages, unless they are packed; a later call begins it anew."""
+        """The call gives up its unsent messages, unless they are packed; a later call begins again."""
         assert self.call is not None
         if not self.call.abort():
             return

@@ -209,7 +209,7 @@ class Sockets:
 
     def _aimed(self, datagrams: list[Datagram]) -> list[Datagram]:
         """As the transport does: to the group by multicast; packets to each target that gets them by unicast, also or
-        alone; and everything where there is no multicast."""
+        alone; and everything without multicast."""
         targets, together = self.machine.engine.targets() if datagrams else ([], True)
         alone = self.options.transport == "unicast"
         if not alone and not targets:

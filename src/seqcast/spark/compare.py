@@ -3,7 +3,7 @@
 Members that closed a view *for the same successor* delivered the same messages in it: those that installed it, and
 those that left by it. Less is promised for a member that crashed or was cut off:
 
-- where one sequencer stamped the view, its stream is the same for all: the deliveries of such a member are a prefix,
+- if one sequencer stamped the view, its stream is the same for all: the deliveries of such a member are a prefix,
   and the sequencer's packets are in the cut if the sequencer survived; where order is per sender, the same holds for
   each sender's stream;
 - in other total orders such a member delivered the same as the others, as far as any, up to the *stable point* of the
@@ -42,7 +42,7 @@ class Pair:
 
     Args:
         strict: both share the successor; otherwise ``other`` must be a prefix.
-        survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
+        survived: streams (senders; the sequencer's id if one orders) that are in the cut of ``reference`` to their
             last message, so that ``other`` can have nothing beyond.
         stable: up to this global seqno a prefix is promised, and only while neither has transitional messages: a member
             that crashed may have no record of how the view was closed. None: no such bound.

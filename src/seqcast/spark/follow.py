@@ -8,7 +8,7 @@ ever installed the last of them. Another member's journal can be continued at th
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
   view, also one that fell, delivered the same (`seqcast.journal.views.ViewEnd`). A member that was cut off may have
   closed the view apart: then the lower of both points counts, and offsets name its own (``stable``). In a view that the
-  other has not closed yet that is everything delivered there, or, where the order does not make all members' deliveries
+  other has not closed yet that is everything delivered there, or, if the order does not make all members' deliveries
   prefixes of one sequence, all before its first transitional message;
 - or, beyond the stable point, has the same rows as the lost member's journal, if that can still be read;
 - delivers its own messages, and all in one order. Positions in other journals mean nothing to anyone else.
@@ -507,7 +507,7 @@ class Follower:
                 raise JournalError(
                     f"the stream gave out messages up to {seqno} of view {text} from the journal of member "
                     f"{member}, which is lost, and the others are known to have the same only up to "
-                    f"{stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
+                    f"{stable}: start over from another member's journal, or set failOnDataLoss=false to go "
                     "on with the others' rows"
                 )
             seqno = min(seqno, view.end.global_seqno)

@@ -142,7 +142,7 @@ class Following:
         fail_on_data_loss: whether it is an error if retention removed rows before they were read, or if the stream gave
             out rows that no other member has.
         failover_s: a member that seems lost for this long counts as lost.
-        on_new_group: "fail" or "continue", after the last row of the old one, where the whole group is started again.
+        on_new_group: "fail" or "continue", after the last row of the old one, if the whole group is started again.
         begin: an offset in place of ``starting``.
         since_ns: in its place, the time of delivery of the first row, ns since 1970.
         end: the stream ends at this offset.
@@ -167,7 +167,7 @@ class Following:
         """
         text, time, end = (options.get(name) for name in ("startingOffset", "startingTimestamp", "endingOffset"))
         if text and time:
-            raise UsageError("startingOffset and startingTimestamp both say where the stream begins: give one of them")
+            raise UsageError("startingOffset and startingTimestamp both say where the stream begins: give only one")
         is_word = not text or text.lower() in ("earliest", "latest")
         begin = None if is_word else read_offset("startingOffset", text or "", "'earliest', 'latest' or ")
         ending = read_offset("endingOffset", end) if end else None

@@ -184,7 +184,7 @@ def recorded_clocks(journals: Sequence[Journal]) -> dict[tuple[int, int, int], C
 
 
 def corrections(journal: Journal, recorded: Mapping[tuple[int, int, int], Clock]) -> dict[tuple[int, int], int]:
-    """Corrections for the latencies of a journal: (sender, view tag) -> ns, where the difference of two clocks is more
+    """Corrections for the latencies of a journal: (sender, view tag) -> ns, if the difference of two clocks is more
     than the error of its estimate: the fastest message of one direction arrived before it was sent. A view without an
     estimate, such as the last view of a member that crashed, takes that of the view before."""
     found: dict[tuple[int, int], int] = {}

@@ -4,7 +4,7 @@ Runs in the Python workers of Spark; the pass itself is compiled (``native/colum
 not with the rows but with views, senders and buckets; the driver stitches the summaries (`members.py`) and compares the
 fingerprints of members (`compare.py`).
 
-A bucket is 65,536 global seqnos, or 4,096 packet seqnos of a sender where there is no total order. A fingerprint is the
+A bucket is 65,536 global seqnos, or 4,096 packet seqnos of a sender without a total order. A fingerprint is the
 sum of a 64-bit hash over (position, message id, length, payload hash), so it does not depend on the order of rows.
 """
 
@@ -101,7 +101,7 @@ class Group:
 
     rows: int
     highest: int
-    """Global seqno; 0 where there is no total order."""
+    """Global seqno; 0 without a total order."""
     highest_key: int
     """Under total order, the first message of the highest packet."""
     decided_key: int

@@ -241,7 +241,7 @@ def _remove(files: Path, process: int) -> None:
 
 def _link_home(home: Path) -> None:
     """Makes a SPARK_HOME in which Python's modules are files. In Spark's own they are in archives, and workers of each
-    kind compile all that they import anew, which takes more than half a second of CPU. Makes none where Spark's
+    kind compile all their imports again, which takes more than half a second of CPU. Makes none if Spark's
     programs are not in the package ``pyspark``.
 
     Raises:

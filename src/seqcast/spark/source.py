@@ -192,7 +192,7 @@ class JournalReader(DataSourceReader):
         yield from others
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Where there is no partition, Spark makes one of its own.
+        # Without a partition, Spark makes one of its own.
         return _rows(partition) if isinstance(partition, Part) else iter(())
 
 

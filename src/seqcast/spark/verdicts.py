@@ -127,7 +127,7 @@ class Audit:
         return _summary(self.holds)
 
     def as_json(self) -> dict[str, Any]:
-        """``holds``, and ``clusters``; where there is one cluster, its report's fields beside them."""
+        """``holds`` and ``clusters``; with a single cluster, its report's fields beside them."""
         clusters = [report.as_json() for report in self.reports]
         alone = clusters[0] if len(clusters) == 1 else {}
         return {**alone, "holds": self.holds, "clusters": clusters}

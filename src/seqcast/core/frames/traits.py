@@ -23,7 +23,7 @@ class Traits(NamedTuple):
     to_one: bool
     """An answer to one member, and so never sent to all."""
     signed: bool
-    """Where members have identities, the signature of the sender goes before such a frame; see ``core/identities.py``.
+    """If members have identities, the sender's signature precedes such a frame; see ``core/identities.py``.
     (JOIN and VIEW have signatures within, and INSTALLED may come from a member whose line is gone.)"""
 
 

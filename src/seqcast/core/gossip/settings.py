@@ -34,7 +34,7 @@ class GossipSettings:
         cache_max: gossips that a member remembers one by one; of older ones only the highest number of each origin.
         origins_max: origins whose highest number is remembered.
         listed_max: where membership is partial: members in each list of a gossip.
-        hops_max: a gossip is passed on at most so often: a bound in case ``origins_max`` is too small.
+        hops_max: how often a gossip is passed on at most: a bound in case ``origins_max`` is too small.
         queue_max: gossips and requests that wait here (PB-08). When it is full, the least urgent are dropped.
         work_per_s, work_max: packets that are sent again, and gossips that are handled, per second and in a burst.
         shuffle_ns: between two exchanges of entries of a partial view.

@@ -3,7 +3,7 @@
 Each member draws random numbers that are exponentially distributed with mean 1. The least of N such numbers has mean
 1/N, and to learn the least in the group it suffices that members tell each other the least that they know. With K
 numbers each, the estimate (K - 1) / (sum of the minima) has a relative standard error of about 1 / sqrt(K - 2)
-(extrema propagation, Baquero et al. 2009). Crashed members are forgotten by drawing anew in each epoch.
+(extrema propagation, Baquero et al. 2009). Crashed members are forgotten because each epoch draws again.
 """
 
 from __future__ import annotations

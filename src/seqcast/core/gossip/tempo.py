@@ -30,7 +30,7 @@ def subset_size(waiting: int, members: int, percent: int, load: float) -> int:
 
 
 def interval(settings: GossipSettings, members: int, load: float, dice: Dice) -> int:
-    """Ns until the next gossip of this member, drawn anew each time (PB-10).
+    """Ns until the next gossip of this member, drawn each time (PB-10).
 
     For dynamic gossip: uniform, with a mean of ``average_ns`` times the size of the group times the copies of a gossip
     that a member receives. So each member receives one per ``average_ns``, however large the group is.

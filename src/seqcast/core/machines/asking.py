@@ -1,8 +1,8 @@
 """The boards of the members of a view: asked of all others for ``seqcast probe --all`` and ``seqcast debug``, and told
 to those that ask.
 
-Only members of the view are answered, at the addresses that the VIEW gives, and each only so often: so nobody outside
-learns anything, and an answer goes to nobody that did not ask. Nothing is repeated: whoever looks asks again.
+Only members of the view are answered, at the addresses that the VIEW gives, and at a limited rate: so nobody outside
+learns anything, and an answer goes only to an asker. Nothing is repeated: a command that keeps looking asks again.
 """
 
 from __future__ import annotations

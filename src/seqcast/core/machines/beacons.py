@@ -179,7 +179,7 @@ class Beacons:
             self.context.emit(Announce(None))
 
     def mended(self) -> None:
-        """The interface of our sockets was made anew, or is back."""
+        """The interface of our sockets was recreated, or is back."""
         for member, info in self.context.infos.items():
             if member != self.context.me.id:
                 self._greet(member, info.address)

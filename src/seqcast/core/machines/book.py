@@ -86,7 +86,7 @@ class Book:
         self.refused = 0  # addresses for which there was no room
 
     def seeds(self, addresses: Collection[bytes], now: int) -> None:
-        """The seeds are at these addresses now. One that is named anew is tried at once."""
+        """The seeds are at these addresses now. A newly named one is tried at once."""
         for address, place in list(self.places.items()):
             if place.source is Source.SEED and address not in addresses:
                 place.source = Source.NAMED

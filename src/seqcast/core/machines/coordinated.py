@@ -570,7 +570,7 @@ class CoordinatedMembership(TableMachine):
         self.joiners = {key: joiner for key, joiner in self.joiners.items() if joiner.last_ns > stale}
 
     def installed(self) -> None:
-        """A new view: answered requests are forgotten, suspicion begins anew with the engine's."""
+        """A new view: answered requests are forgotten, and suspicion starts over with the engine's."""
         members = {member.id for member in self.context.members}
         self.suspected.clear()
         self.resizes = False
@@ -594,7 +594,7 @@ class CoordinatedMembership(TableMachine):
     # ---- guards
 
     def is_unled(self, review: Review) -> bool:
-        """This member is an observer, and all members that are none are lost, as far as we know."""
+        """This member is an observer, and all other kinds of members are lost, as far as we know."""
         return self.context.me.observer and review.doubted.issuperset(self.context.voters)
 
     def rests(self, review: Review) -> bool:

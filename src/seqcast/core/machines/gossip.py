@@ -98,7 +98,7 @@ class Gossiping:
                 case Agreed(sender, least):
                     self._agreed(ranks[sender], least)
                 case _:
-                    raise AssertionError(f"not where all members vote: {effect}")
+                    raise AssertionError(f"not if all members vote: {effect}")
 
     def _agreed(self, sender: int, least: Floor) -> None:
         """All members have this of the stream of the member with rank ``sender``."""

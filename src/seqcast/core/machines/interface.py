@@ -143,7 +143,7 @@ class Interface(TableMachine):
         self._report(OFFER)
 
     def mend(self, seen: InterfaceSeen) -> None:
-        self.back = f"{self.name} {'was made anew' if seen.remade else 'is back, and so is its address'}"
+        self.back = f"{self.name} {'was recreated' if seen.remade else 'is back, and so is its address'}"
         self.context.emit(MendSockets())
 
     def tell_mended(self) -> None:

@@ -1,6 +1,6 @@
 """The pauses that one member's application asks for: the whole group stops sending, without a view change.
 
-The owner asks all members in up to three rounds (FLU-04; of FLU-05 and FLU-06 the stop): BLOCK, where one of them has a
+The owner asks all members in up to three rounds (FLU-04; of FLU-05 and FLU-06 the stop): BLOCK, if one of them has a
 block callback, as before a view change; STOP, after which nobody sends anything new, and each member's earlier messages
 are ordered; HOLD, with a cut, after which all have delivered the same. Then the pause is held. Each has a number (E-18)
 and a deadline.

@@ -37,7 +37,7 @@ def by_name(name: str) -> Order:
 
 
 def by_number(number: int) -> Order | None:
-    """The mechanism of this number, or None where this release does not know it."""
+    """The mechanism of this number, or None if this release does not know it."""
     return _BY_NUMBER.get(number)
 
 

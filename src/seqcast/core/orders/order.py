@@ -6,7 +6,7 @@ each packet. No other file names a mechanism. To add one, write the two files an
 folder (``core/orders/__init__.py``, ``native/order/orders.h``).
 
 The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
-the view before, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
+the view before, and only views of one mechanism merge. The *sequencer* is chosen again with each VIEW.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import ClassVar
 from seqcast.types import Member
 
 NOBODY = -1
-"""Rank of the sequencer where a mechanism has none."""
+"""Rank of the sequencer if a mechanism has none."""
 
 Choose = Callable[[Sequence[Member]], int]
 """Chooses the sequencer of a view: a rank among its members, of which there is at least one. The member that makes the

@@ -85,7 +85,7 @@ def merged_view(
 
 def _unused(member: int, last: int, shortfalls: Sequence[Shortfall]) -> int:
     """The last number used in a member's own numbering. A sequencer that its side lost may have ordered more packets,
-    whose messages that side packed and numbered anew (the maximum of the received tables: the cut, step 11)."""
+    whose messages that side packed and numbered again (the maximum of the received tables: the cut, step 11)."""
     used = [each.last for each in shortfalls if each.member == member and each.last <= last + NUMBERS_AHEAD_MAX]
     return max([last, *used])
 

@@ -10,7 +10,7 @@ from seqcast.core.frames.fields import MemberInfo
 SMALLER_PACKETS = (32_368, 15_984)
 """Sizes of packets that just fit the powers of two in which the kernel charges them."""
 FORWARDING_ROOM = 11 << 19
-"""Bytes to a receiver where one member multicasts for all; with more, messages wait longer."""
+"""Bytes to a receiver if one member multicasts for all; with more, messages wait longer."""
 
 
 class Windows(NamedTuple):

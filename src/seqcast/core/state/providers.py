@@ -231,7 +231,7 @@ def _merge(
     boundary: int,
 ) -> Plan:
     """One member gets the state of every other part, merges them, and gives the result to all others. The plan of the
-    view before stays as long as all members needed are here; else everything begins anew at this view."""
+    view before stays as long as all members needed are here; else everything starts over at this view."""
     kept = _kept(members, labels, lacking, before)
     if kept:
         assert before is not None
