@@ -178,7 +178,7 @@ def main() -> None:
     fuzz = Fuzz(seed)
     fuzz.run(inputs)
     assert min(fuzz.seen[each] for each in ("counted", "passed over", "proven")) > inputs // 20, fuzz.seen
-    print(f"{inputs} VIEWs whose wraps lie, seed {seed}: {dict(fuzz.seen)}; nobody took one")
+    print(f"{inputs} VIEWs with false wraps, seed {seed}: {dict(fuzz.seen)}; nobody took one")
 
 
 if __name__ == "__main__":
