@@ -25,9 +25,13 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
 /* With a key: openings in vain per second, and burst, of all strangers, which take a hundredth of a core; and, once
- * these are used up, of each address. */
+ * these are used up, of each address. A datagram counts once, and once more for each so many bytes: those take as long
+ * as the rest of an opening. */
 #define VAIN_RATE 10000
 #define VAIN_RATE_OF_ONE 400
+#define VAIN_BYTES 1024
+/* One source after the other gets the place of another odd one, as forging addresses costs nothing. */
+#define ODD_NS ((int64_t)10000000000)
 
 /* Each address has one place, in which the last source with that place is. */
 static sc_source *place_of_source(sc_engine *e, const sc_address *from) {
@@ -275,14 +279,23 @@ static sc_odd_source *odd_source(sc_engine *e, const sc_address *from) {
     return NULL;
 }
 
-/* Only this many sources are reported, because forging addresses costs nothing. */
+/* The place of a source that is odd for the first time: that of the oldest one, if there is no other. NULL: not yet. */
+static sc_odd_source *odd_place(sc_engine *e, const sc_address *from) {
+    sc_intake *in = &e->intake;
+    if (in->n_odd < SC_ODD_SOURCES)
+        in->n_odd++;
+    else if (e->now - in->odd_since < ODD_NS)
+        return NULL;
+    in->odd_since = e->now;
+    sc_odd_source *odd = &in->odd[in->odd_next++ % SC_ODD_SOURCES];
+    *odd = (sc_odd_source){.address = *from};
+    return odd;
+}
+
+/* Few sources are reported at a time, and later ones now and then. */
 static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     sc_odd_source *odd = odd_source(e, from);
-    if (!odd && e->intake.n_odd == SC_ODD_SOURCES) return;
-    if (!odd) {
-        odd = &e->intake.odd[e->intake.n_odd++];
-        odd->address = *from;
-    }
+    if (!odd && !(odd = odd_place(e, from))) return;
     odd->signs += odd->signs <= SC_KEY_SIGNS;
     if (odd->signs != 1 && odd->signs != SC_KEY_SIGNS) return;
     sc_event *event = sc_push_event(e, SC_EVENT_KEY, 0, 0, from, NULL, 0);
@@ -330,10 +343,17 @@ static int is_worth_opening(sc_engine *e, const uint8_t *p, const sc_address *fr
     return e->intake.vain.left > 0 || source->vain.left > 0 ? 1 : drop(&e->counters->drop_rate);
 }
 
-static void opened_in_vain(sc_engine *e, const uint8_t *p, const sc_address *from) {
+/* What is left goes for more than it suffices for. */
+static void spend_in_vain(sc_budget *vain, int64_t cost, int64_t rate, int64_t now) {
+    sc_budget_refill(vain, rate, rate, now);
+    vain->left = vain->left > cost ? vain->left - cost : 0;
+}
+
+static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
+    int64_t cost = 1 + (int64_t)(len / VAIN_BYTES);
     if (sc_sealed_inside(p)) return;
-    sc_budget_spend(&e->intake.vain, 1, VAIN_RATE, VAIN_RATE, e->now);
-    sc_budget_spend(&source_of(e, from)->vain, 1, VAIN_RATE_OF_ONE, VAIN_RATE_OF_ONE, e->now);
+    spend_in_vain(&e->intake.vain, cost, VAIN_RATE, e->now);
+    spend_in_vain(&source_of(e, from)->vain, cost, VAIN_RATE_OF_ONE, e->now);
 }
 
 /* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
@@ -351,7 +371,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     if (e->seal && !may_open(e, p, from, by)) return 0;
     result = sc_seal_check(e->seal, p, len, *by, &as->opened);
-    if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, from);
+    if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, *len, from);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
@@ -359,7 +379,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t
     if (!peer) return 1;
     sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, as->opened.latest);
     if (sc_numbers_take(numbers, as->opened.number) && sc_ahead_take(&peer->ahead, &as->opened)) return 1;
-    opened_in_vain(e, p, from);
+    opened_in_vain(e, p, *len, from);
     return drop(&e->counters->drop_replay);
 }
 

@@ -26,5 +26,6 @@ typedef struct {
     sc_budget strangers, vain; /* all of them together */
     sc_source sources[SC_SOURCES]; /* by address */
     sc_odd_source odd[SC_ODD_SOURCES];
-    uint32_t n_odd;
+    uint32_t n_odd, odd_next;
+    int64_t odd_since; /* when a source got the last place */
 } sc_intake;

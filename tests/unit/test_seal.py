@@ -111,6 +111,26 @@ def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_i
         assert Counter(each.sure for each in told) == {False: 16, True: 16}
 
 
+def test_after_many_odd_sources_another_one_is_told_now_and_then():
+    """Else sixteen forged addresses would hide a member whose key is another one."""
+    net, other = Net(2, **seal()), make_engine(7, **seal(1, 3))
+    other.control_send(b"join")
+    ((_, _, datagram),) = other.transmit(net.now)
+
+    def told(source: int) -> int:
+        for _ in range(3):
+            assert net.engines[1].receive(datagram, bytes([source]), net.now) == 0
+        return len([each for each in reports_of(net.engines[1], OtherKey) if each.sure])
+
+    assert [told(source) for source in range(17)] == [1] * 16 + [0]
+    net.now += 9999 * MS
+    assert told(50) == 0
+    net.now += MS
+    assert [told(source) for source in (50, 51, 1, 50)] == [1, 0, 0, 0]
+    net.now += 10_000 * MS
+    assert [told(source) for source in (0, 50)] == [1, 0], "the oldest one has no place any more"
+
+
 def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_at_each():
     """All open both; all seal with the new one, one after the other; the old one is gone, and opens nothing."""
     for first, second in (((3,), (3, 20)), ((3, 20), (20, 3)), ((20, 3), (20,))):
@@ -180,6 +200,16 @@ def test_who_sends_much_that_does_not_open_is_not_tried_any_more_and_stops_nobod
     assert net.engines[1].receive(sound, bytes([98]), net.now) == 1
     net.now += 500 * MS
     assert 4900 < dropped(stranger, 6000)[tried] < 5300, "after a while some are tried again"
+
+
+def test_large_datagrams_that_do_not_open_count_by_the_time_that_they_take():
+    net = Net(2, **seal())
+    forged = forge.sealed_outside(forge.Forger(TAG).control(net.ids[0], bytes(60_000)), 1)
+    forged = forged[:-9] + bytes([forged[-9] ^ 1]) + forged[-8:]
+    for _ in range(400):
+        assert net.engines[1].receive(forged, bytes([99]), net.now) == 0
+    counts = net.engines[1].counters()
+    assert 160 < counts["drop_key"] < 190 and counts["drop_key"] + counts["drop_rate"] == 400
 
 
 def test_damaged_datagrams_between_sound_ones_are_no_other_key():
