@@ -1,6 +1,7 @@
 /* A datagram's way in: is the datagram for us, may its sender send that kind, and which part handles this kind. */
 #include "engine/internal.h"
 #include "hash/crc32c.h"
+#include "seal/secret.h"
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
     switch (result) {
@@ -439,5 +440,6 @@ int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_
         accepted += receive_one(e, slab, p + at, n, from, now);
     }
     sc_settle(e, now);
+    if (e->seal) sc_secret_clean_stack();
     return accepted;
 }

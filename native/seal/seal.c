@@ -125,6 +125,7 @@ void sc_seal_refile(sc_seal *s, const sc_seal_secret *from, size_t n) {
     memcpy(s->secrets->from, from, s->n * sizeof *from);
     derive(s, 0, s->own, s->secrets->own);
     drop_keys(s->secrets, 0);
+    sc_secret_clean_stack();
 }
 
 int sc_seal_differs(const sc_seal *s, const uint8_t *p) {
@@ -143,6 +144,7 @@ int sc_seal_know(sc_seal *s, uint64_t tag, unsigned cipher, const uint8_t *secre
     memcpy(views[0].secret, secret, SC_SEAL_SECRET);
     derive(s, SC_SEAL_SECRETS, s->own, views[0].own);
     drop_keys(s->secrets, 1);
+    sc_secret_clean_stack();
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #endif
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "seal/secret.h"
 
@@ -11,6 +12,22 @@ void sc_secret_overwrite(void *p, size_t bytes) {
     volatile uint8_t *each = p; /* so that no compiler drops the call */
     while (bytes--) *each++ = 0;
 }
+
+/* More than the calls of a cipher or a hash take, of a stack that each thread has. Inlined, it would overwrite the
+ * frame of its caller alone. */
+#define STACK 6144
+#if defined(_MSC_VER)
+__declspec(noinline) void sc_secret_clean_stack(void) {
+    uint8_t left[STACK];
+    sc_secret_overwrite(left, sizeof left);
+}
+#else
+__attribute__((noinline)) void sc_secret_clean_stack(void) {
+    uint8_t left[STACK];
+    memset(left, 0, sizeof left);
+    __asm__ __volatile__("" : : "r"(left) : "memory"); /* so that no compiler drops the call */
+}
+#endif
 
 #if defined(_WIN32)
 

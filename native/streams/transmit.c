@@ -1,6 +1,7 @@
 /* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. A run that was handed
  * out does not change until the next transmit. */
 #include "engine/internal.h"
+#include "seal/secret.h"
 
 #define KEPT 2 /* runs of a transmission for packets: a slow kernel is always behind with control */
 
@@ -265,6 +266,7 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (!e->seal) return collect(e, out, max, now, all);
     int n = collect(e, out, max < SC_SEALED_RUNS ? max : SC_SEALED_RUNS, now, all);
     if (n) n = seal_runs(e, out, n);
+    if (n) sc_secret_clean_stack();
     if (sc_seal_worn(e->seal, e->config.sealings_max)) sc_push_event(e, SC_EVENT_WORN, 0, e->view.tag, NULL, NULL, 0);
     return n;
 }

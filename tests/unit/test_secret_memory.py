@@ -16,6 +16,7 @@ from memory import FORGOTTEN, contents, needs_smaps
 from project import ROOT
 
 from seqcast._native.engine import locked
+from seqcast.config.keys import Seal
 from seqcast.sim.seal import simulated_seal
 
 HARNESS = r"""
@@ -103,6 +104,62 @@ def test_at_the_end_of_the_numbers_nothing_more_is_sealed_rather_than_something_
 
 
 # ---- memory
+
+
+LEAVING = r"""
+#include "../tests/fuzz/toy_ciphers.h"
+
+/* As ciphers of a library do. */
+static uint8_t *left_at, left_key[TOY_KEY];
+__attribute__((noinline)) static void leave(const uint8_t *key) {
+    volatile uint8_t room[3000];
+    for (size_t i = 0; i < sizeof room; i++) room[i] = key[i % TOY_KEY];
+    left_at = (uint8_t *)room;
+    memcpy(left_key, key, TOY_KEY);
+}
+int seal(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n, const uint8_t *ad,
+         unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce, const uint8_t *key) {
+    leave(key);
+    return toy_seal_16(c, c_n, m, n, ad, ad_n, unused, nonce, key);
+}
+int open(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c, unsigned long long n,
+         const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce, const uint8_t *key) {
+    leave(key);
+    return toy_open_16(m, m_n, unused, c, n, ad, ad_n, nonce, key);
+}
+int hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long long in_n, const uint8_t *key, size_t key_n,
+         const uint8_t *salt, const uint8_t *person) {
+    leave(key);
+    return toy_hash(out, n, in, in_n, key, key_n, salt, person);
+}
+void chance(uint8_t *p, unsigned long long len) { memset(p, 7, len); }
+int left(void) {
+    int n = 0;
+    for (int i = 0; i < 3000; i++) n += left_at[i] == left_key[i % TOY_KEY];
+    return n;
+}
+"""
+
+
+@pytest.mark.parametrize("what", ["sends", "receives", "knows", "reads the file again"])
+def test_no_key_stays_on_the_stack_where_a_cipher_has_left_it(tmp_path, what):
+    """The stack of a thread is part of a core dump, and may be swapped out."""
+    functions = compiled(tmp_path, LEAVING, [*ROOT.glob("native/hash/*.c"), ROOT / "native/seal/crc.c"])
+    at = {name: ctypes.cast(functions[name], c_void_p).value for name in ("seal", "open", "hash", "chance")}
+    ciphers = ((at["seal"], at["open"]), *[(0, 0)] * 3)
+    one, other = (
+        make_engine(number, seal=Seal(ciphers, at["hash"], at["chance"], ((3, random.Random(1).randbytes(32)),)))
+        for number in (1, 2)
+    )
+    one.control_send(b"x")
+    sent = one.transmit(1)
+    if what == "receives":
+        assert other.receive(sent[0][2], b"\1", 1) == 1
+    elif what == "knows":
+        one.know(5, bytes(range(32)), 0)
+    elif what == "reads the file again":
+        one.refile([(4, bytes(range(32)))])
+    assert functions.left() < 300
 
 
 def test_a_secret_that_is_replaced_or_forgotten_is_overwritten_and_all_are_at_the_end(c):
