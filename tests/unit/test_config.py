@@ -70,6 +70,21 @@ def test_a_wrong_setting_is_refused_with_the_right_form(settings, text):
         Config(**settings)
 
 
+def test_keywords_and_the_environment_are_checked_together():
+    """SEQCAST_STABLE alone was refused, though the program gives the partition, as `replicate` does."""
+    from seqcast.blocks.replica import checked_settings
+
+    there = {"SEQCAST_STABLE": "/state/a"}
+    with pytest.raises(seqcast.ConfigError, match="stable= needs partition='primary'"):
+        Config.from_environment(there)
+    config = Config.from_environment(there, partition="primary", found=2)
+    assert (config.stable, config.partition, config.found) == ("/state/a", "primary", 2)
+    assert config.origins() == {"stable": "SEQCAST_STABLE", "partition": "call", "found": "call"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQCAST_STABLE", "/state/a")
+        assert checked_settings("a replica", None, {"found": 2}).stable == "/state/a"
+
+
 def test_a_wrong_file_or_variable_is_named(tmp_path):
     path = tmp_path / "seqcast.toml"
     wrong = {"ttl = ": "not valid TOML", "tttl = 1": "did you mean ttl", "ttl = 1.5": "a whole number"}

@@ -293,8 +293,8 @@ def test_keygen_makes_an_identity_and_prints_its_line(tmp_path):
     path = str(tmp_path / "id")
     command = [sys.executable, "-m", "seqcast", "keygen", path, "--identity"]
     made = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    line = made.stdout.splitlines()[-1]
-    assert made.returncode == 0 and line.endswith(" NAMES")
+    (line,) = made.stdout.splitlines()  # `>> members` adds it to the list
+    assert made.returncode == 0 and line.endswith(" NAMES") and "copy the file nowhere else" in made.stderr
     (read,) = identities.read_list(listed(tmp_path, line))
     assert read.public == importlib.import_module("seqcast.net.secure").Ed25519(identities.read_identity(path)).public
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -130,8 +130,9 @@ def join(
         order = "records"
     if order not in ORDERS:
         raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}, or an OrderPolicy (not its class)")
-    config = Config.from_environment() if config is None else config
-    if settings:
+    if config is None:
+        config = Config.from_environment(**settings)
+    elif settings:
         config = config.replace(**settings)
     if name is None:
         same = sum(group.cluster == cluster for group in open_groups())

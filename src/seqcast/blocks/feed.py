@@ -127,9 +127,8 @@ class Feed(Closing):
         info: Mapping[str, Any] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        config = Config.from_environment() if config is None else config
         chosen: dict[str, Any] = {"slow": "exclude", **settings}
-        config = config.replace(**chosen)
+        config = Config.from_environment(**chosen) if config is None else config.replace(**chosen)
         if not (config.receive and config.deliver_own):
             raise ConfigError("a feed needs receive=True and deliver_own=True")
         self._codec = codec_of(codec)

@@ -112,7 +112,6 @@ def replicate(
     for function in ("apply", "snapshot", "restore"):
         if not callable(getattr(machine, function, None)):
             raise UsageError(f"machine={machine!r} must have the functions apply, snapshot and restore")
-    config = Config.from_environment() if config is None else config
     config = checked_settings("a replica", config, dict(settings))
     as_about(info or {})
     replica = Replica(cluster, machine, name, config, info)
@@ -120,12 +119,12 @@ def replicate(
     return replica
 
 
-def checked_settings(who: str, config: Config, settings: dict[str, Any]) -> Config:
+def checked_settings(who: str, config: Config | None, settings: dict[str, Any]) -> Config:
     """The config of a block's group.
 
     Args:
         who: the block, for the error.
-        config: base of the settings.
+        config: base of the settings; None: the environment.
         settings: by name.
 
     Raises:
@@ -134,6 +133,7 @@ def checked_settings(who: str, config: Config, settings: dict[str, Any]) -> Conf
     for key, value in NEEDED.items():
         if settings.get(key, value) != value:
             raise ConfigError(f"{key}={settings[key]!r}: {who} needs {key}={value!r}")
+    config = Config.from_environment(**{**settings, **NEEDED}) if config is None else config
     return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
 
 

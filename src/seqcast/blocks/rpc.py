@@ -260,7 +260,6 @@ class Rpc(Closing):
             checked_settings("Rpc", group.config, {key: getattr(group.config, key) for key in NEEDED})
             self.group = group
         else:
-            config = Config.from_environment() if config is None else config
             config = checked_settings("Rpc", config, dict(settings))
             self.group = join(group, name=name, config=config, rejoin=True, info=info)
         self._lock = threading.Condition()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import sys
 from collections.abc import Sequence
 
 from seqcast.cli import complain
@@ -42,7 +43,8 @@ def _identity(path: str) -> int:
     identities.make(path, seed)
     print(
         f"{path}: copy the file nowhere else; every member's list (authorized=) needs a line with the names that it "
-        "may have:"
+        "may have:",
+        file=sys.stderr,
     )
     print(f"{identities.described(public)} NAMES")
     return 0

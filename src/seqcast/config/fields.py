@@ -1037,8 +1037,9 @@ class Config(_Marked):
         return cls(**table)._mark(dict.fromkeys(table, str(path)))
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one.
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **settings: Unpack[Settings]) -> Self:
+        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one, and
+        a keyword both. All are checked together.
 
         Any other variable that begins with ``SEQCAST_`` is refused, like an unknown keyword: most likely a misspelt
         setting, which would join, if ignored, a group other than the intended one. Only the variables that Kubernetes
@@ -1048,10 +1049,14 @@ class Config(_Marked):
         Raises:
             ConfigError: a value that is not allowed, or a variable that names no setting.
         """
-        path, settings = sources.variables(os.environ if environment is None else environment, _hints())
-        chosen = cls.from_toml(path).replace(**settings) if path else cls(**settings)
-        variables = {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in settings}
-        return chosen._mark({**chosen._marked(), **variables})
+        path, variables = sources.variables(os.environ if environment is None else environment, _hints())
+        table = sources.toml_table(path) if path else {}
+        check.names(table, _hints(), str(path))
+        check.names(settings, _hints(), "join")
+        marks = dict.fromkeys(table, str(path))
+        marks |= {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in variables}
+        chosen = cls(**{**table, **variables, **settings})
+        return chosen._mark({name: mark for name, mark in marks.items() if name not in settings})
 
     def origins(self) -> dict[str, str]:
         """By name: which file, or which variable, a setting is from; "call": a keyword. Those that have their default,
