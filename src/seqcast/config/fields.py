@@ -1038,8 +1038,8 @@ class Config(_Marked):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **settings: Unpack[Settings]) -> Self:
-        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one, and
-        a keyword both. All are checked together.
+        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one,
+        and a keyword both. All are checked together.
 
         Any other variable that begins with ``SEQCAST_`` is refused, like an unknown keyword: most likely a misspelt
         setting, which would join, if ignored, a group other than the intended one. Only the variables that Kubernetes
