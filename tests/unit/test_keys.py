@@ -337,6 +337,34 @@ def test_keygen_makes_it(tmp_path):
     assert nowhere.returncode == 2 and "cannot be written" in nowhere.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root can give files away")
+def test_a_file_of_another_user_is_refused(tmp_path, made):
+    listed = tmp_path / "members"
+    listed.write_text(f"{identities.described(bytes(range(32)))} a\n")
+    for path, reads in (made, keys.read), (str(listed), identities.read_list):
+        assert reads(path)
+        os.chown(path, 1000, 1000)
+        with pytest.raises(ConfigError, match=r"belongs to another user \(uid 1000\)"):
+            reads(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are not checked there")
+def test_a_file_that_anybody_may_replace_is_refused(tmp_path):
+    place = tmp_path / "all"
+    place.mkdir()
+    keys.make(str(place / "key"))
+    link = tmp_path / "link"
+    link.symlink_to(place / "key")
+    for mode, refused in (0o777, True), (0o1777, False), (0o775, False):
+        place.chmod(mode)
+        for path in place / "key", link:
+            if not refused:
+                assert keys.read(str(path))
+                continue
+            with pytest.raises(ConfigError, match=f"anybody may replace this file: chmod o-w '{place}'"):
+                keys.read(str(path))
+
+
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n# the end"])
 def test_a_key_is_added_on_a_line_of_its_own_by_a_new_file(tmp_path, made, end):
     (first,) = keys.read(made)

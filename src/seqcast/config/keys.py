@@ -297,16 +297,32 @@ def _decoded(text: memoryview, memory: Memory) -> memoryview:
     return out[:n]
 
 
+def _check_owner(kind: Guarded, path: str, status: os.stat_result) -> None:
+    """Is the file this user's alone, as far as its kind needs that? Who may write its directory can put another file
+    in its place, such as an earlier list."""
+    named = f"{kind.setting}={path!r}"
+    if status.st_mode & kind.forbidden:
+        others = kind.others.format(mode=f"{stat.S_IMODE(status.st_mode):04o}")
+        raise ConfigError(f"{named}: others than its owner {others}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(
+            f"{named} belongs to another user (uid {status.st_uid}), who may change this file: chown the file to the "
+            "user of this process, or to root"
+        )
+    for place in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
+        mode = os.stat(place).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise ConfigError(f"{named}: anybody may replace this file: chmod o-w {place!r}, its directory")
+
+
 def _content(kind: Guarded, path: str, memory: Memory) -> memoryview:
     """The content of a file, in this memory."""
     named = f"{kind.setting}={path!r}"
     room, n = memory(kind.bytes_max + 1), 0
     try:
         with open_file(path, links=True) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if sys.platform != "win32" and mode & kind.forbidden:
-                others = kind.others.format(mode=f"{stat.S_IMODE(mode):04o}")
-                raise ConfigError(f"{named}: others than its owner {others}")
+            if sys.platform != "win32":
+                _check_owner(kind, path, os.fstat(file.fileno()))
             while n < len(room) and (came := file.readinto(room[n:])):
                 n += came
     except OSError as error:
