@@ -2336,4 +2336,13 @@ BREAKS = (
     _one("anybody may replace a key file by another one", "src/seqcast/config/keys.py",
          "mode & stat.S_IWOTH and not mode & stat.S_ISVTX", "mode & stat.S_IWOTH & stat.S_ISVTX",
          tests="tests/unit/test_keys.py", why="seeds have no key files"),
+    _one("a VIEW from outside counts without the signature of its sender", CORE + "frames/view.py",
+         '@control("view", "flush", outside=True, signed=True)', '@control("view", "flush", outside=True)',
+         tests="tests/sim/test_listed_groups.py", why=KEYED),
+    _one("a JOIN counts without the signature of its sender", CORE + "frames/joining.py",
+         '@control("join", outside=True, signed=True)', '@control("join", outside=True)',
+         tests="tests/sim/test_listed_groups.py", why=KEYED),
+    _one("one identity signs the JOIN or the VIEW of another", CORE + "identities.py",
+         "described = [info for info in _described(frame) if info.id == sender]", "described: list[MemberInfo] = []",
+         tests="tests/unit/test_identities.py", why=KEYED),
 )  # fmt: skip

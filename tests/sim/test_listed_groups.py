@@ -8,10 +8,13 @@ import pytest
 from halves import first_quick
 from sim_stage import Stage
 
+from seqcast.core import orders
+from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Refused, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon, MergeAsk
 from seqcast.core.identities import LISTED_MAX, Allowed, Identities
+from seqcast.core.rules.cut import first_view
 from seqcast.core.vocabulary import ExcludedBy, JoinFailed, ListRead, Warn
 from seqcast.reports import FrameReceived
 from seqcast.sim.families import calm
@@ -215,6 +218,120 @@ class Memory:
         node.service()
 
 
+STRANGERS = pytest.mark.parametrize(
+    "stranger",
+    [None, Identities(SimulatedSigner(1, STRANGER), (), "sim")],
+    ids=["the key alone", "an identity of its own"],
+)
+
+
+def hears_of(node: Process, frame: object, stranger: Identities | None, sender: int, address: bytes = b"") -> None:
+    payload = dump(frame)
+    payload = payload if stranger is None else stranger.with_signature(sender, payload)
+    node.step(FrameReceived(sender, address or node.address, payload, outside=True))
+    node.service()
+
+
+def durable() -> tuple[Listed, list[Process]]:
+    """A group whose members start again, all at once."""
+    stage = Listed(partition="primary", found=2, stable=True)
+    stage.group("a", "b", "c")
+    for node in stage.nodes:
+        node.crash()
+    for name in "abc":
+        stage.named(name, 2000)
+    stage.until(2030)
+    return stage, stage.nodes[-3:]
+
+
+@STRANGERS
+def test_who_is_not_on_the_list_settles_no_votes_of_members_that_start_again(stranger):
+    """Its VIEW closes the last view of the group, which a beacon names to all who have the key."""
+    stage, nodes = durable()
+    closed = nodes[0].endpoint.machines.keeper.kept.view
+    me = MemberInfo("nobody", 12345, b"evil", 1 << 20, 1472, 1 << 20)
+    frame = first_view([me], "fifo", orders.resolve("fifo"), me.id)
+    number = closed.view_id.counter + 5
+    frame = replace(frame, closes=closed.view_id, view_id=ViewId(number, me.id, (1, me.id)))
+    for node in nodes:
+        hears_of(node, frame, stranger, me.id, me.address)
+    assert {disk.view for disk in stage.disks.values()} == {closed}
+    stage.until(6000)
+    assert [names(view) for view in {node.endpoint.view for node in nodes}] == [["a", "b", "c"]]
+
+
+@STRANGERS
+def test_who_is_not_on_the_list_ends_no_join_of_a_member_that_starts_again(stranger):
+    """Its VIEW has the member, and an older number than the view that the member's file knows."""
+    stage, nodes = durable()
+    for node in nodes:
+        older = first_view([node.endpoint.context.me], "fifo", orders.resolve("fifo"), node.id)
+        hears_of(node, older, stranger, 999)
+    stage.until(6000)
+    assert not any(node.endpoint.over for node in nodes)
+    assert [names(view) for view in {node.endpoint.view for node in nodes}] == [["a", "b", "c"]]
+
+
+@STRANGERS
+def test_who_is_not_on_the_list_changes_no_view_on_its_way_to_a_joiner(stranger):
+    """With numbers of streams above the true ones, the joiner would deliver little, and its messages nowhere."""
+    stage = Listed(order="sequencer")
+    stage.group("a", "b")
+    stage.named("c", 1200)
+    stage.until(1201)
+    a, c = stage.node("a"), stage.node("c")
+    stage.refuse = lambda source, node, frame: node is c and a.endpoint.context.entered.has(c.id)
+    for ms in range(1202, 1500):
+        stage.until(ms)
+    view = a.endpoint.context.entered
+    assert view.has(c.id) and c.endpoint.view is None
+    changed = replace(view, origin_base=tuple(each + 1000 for each in view.origin_base))
+    hears_of(c, changed, stranger, a.id, a.address)
+    assert c.endpoint.view is None
+    stage.refuse = lambda source, node, frame: False
+    stage.until(4000)
+    assert c.endpoint.context.entered.origin_base == view.origin_base
+
+
+@STRANGERS
+@pytest.mark.parametrize(("field", "value"), [("withdrawn", True), ("order", "causal"), ("tries", 7)])
+def test_who_is_not_on_the_list_says_nothing_in_the_name_of_a_joiner(stranger, field, value):
+    """It copies the joiner's signed description of itself."""
+    stage = Listed()
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    joiners = [node.endpoint.machines.membership.joiners for node in stage.nodes]
+    stage.until(1001)
+    c = stage.node("c")
+    join = c.endpoint.machines.lifecycle._join(1)
+    before = [dict(each) for each in joiners]
+    for node in stage.nodes[:2]:
+        unproven = node.endpoint.counters["frames_unproven"]
+        hears_of(node, replace(join, **{field: value}), stranger, c.id, c.address)
+        assert node.endpoint.counters["frames_unproven"] == unproven + 1
+    assert [dict(each) for each in joiners] == before
+    stage.until(4000)
+    assert {tuple(names(view)) for view in stage.views("a", "b", "c")} == {("a", "b", "c")}
+
+
+@STRANGERS
+def test_who_is_not_on_the_list_casts_no_vote_of_a_joiner(stranger):
+    """With found=2, a would found a group alone."""
+    stage = Listed(found=2)
+    stage.named("b", 0)
+    stage.until(600)
+    b = stage.node("b")
+    join = b.endpoint.machines.lifecycle._join(1)
+    b.crash()
+    stage.named("a", 4000)
+    stage.until(4001)
+    a = stage.node("a")
+    for at in range(4020, 6000, 50):
+        stage.until(at)
+        hears_of(a, replace(join, founder=a.id), stranger, b.id, b.address)
+    assert a.endpoint.view is None and not a.endpoint.machines.lifecycle.peers
+
+
 def test_an_excluded_member_forges_neither_beacons_nor_merges_nor_refusals_nor_answers_to_joiners():
     stage = Listed()
     stage.group("a", "b", "c")
@@ -266,8 +383,13 @@ def test_a_recorded_join_does_not_count_with_an_unsigned_number():
     join = lifecycle._join(1)
     tag = acting.endpoint.context.tag
     stolen = next(router._cookies(join, tag))  # whoever has the key can compute it
-    acting.step(FrameReceived(c.id, c.address, dump(replace(join, cookie=stolen)), outside=True))
+    signs = c.endpoint.context.identities
+
+    def says(**said: object) -> None:
+        payload = signs.with_signature(c.id, dump(replace(join, cookie=stolen, **said)))
+        acting.step(FrameReceived(c.id, c.address, payload, outside=True))
+
+    says()
     assert not acting.endpoint.machines.membership.joiners
-    signed = c.endpoint.context.identities.signed(replace(join.info, cookie=stolen))
-    acting.step(FrameReceived(c.id, c.address, dump(replace(join, cookie=stolen, info=signed)), outside=True))
+    says(info=signs.signed(replace(join.info, cookie=stolen)))
     assert set(acting.endpoint.machines.membership.joiners) == {c.id}

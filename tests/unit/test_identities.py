@@ -17,7 +17,7 @@ from seqcast.config import Config, identities
 from seqcast.core import orders
 from seqcast.core.frames.codec import defaults
 from seqcast.core.frames.fields import Count, MemberInfo, Name
-from seqcast.core.frames.joining import Wait
+from seqcast.core.frames.joining import Join, Wait
 from seqcast.core.frames.kinds import dump, load
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView, Provision, Shortfall, Subgroup
@@ -196,6 +196,32 @@ def test_frames_between_views_show_who_sends_them():
     assert doubt(party.knows["o"].with_signature(1, frame), kind=unblock) == ""
     with pytest.raises(RemoteProtocolError, match="within its signature"):
         taken_apart(signed[:50])
+
+
+def test_a_joiner_signs_its_join_and_the_sender_of_a_view_the_whole_of_it():
+    party = Party()
+    b, known = party.knows["b"], {1: party.info("a")}
+
+    def doubt(frame: object, signer: str, sender: int, known: object = None) -> str:
+        return b.doubt(frame, sender, taken_apart(party.knows[signer].with_signature(sender, dump(frame))), known or {})
+
+    def join(name: str) -> Join:
+        return Join(1, "cluster", "total", (), party.info(name), 0)
+
+    assert doubt(join("a"), "a", 1) == doubt(join("m"), "m", 4) == "", "one that is not on the list is refused by name"
+    assert "another identity" in doubt(join("a"), "o", 1)
+    assert "another identity" in doubt(join("a"), "m", 1)
+    assert "shows no identity" in b.doubt(join("a"), 1, taken_apart(dump(join("a"))), {})
+    plain = join("a")
+    plain = replace(plain, info=replace(plain.info, identity=b"", signature=b""))
+    assert b.doubt(plain, 1, taken_apart(dump(plain)), {}) == "", "refused by name, too"
+    view = party.view("a", "b")
+    assert doubt(view, "a", 1) == doubt(view, "b", 2) == doubt(view, "o", 3) == ""
+    assert "another identity" in doubt(view, "o", 2)
+    assert "not on the list" in doubt(view, "m", 4)
+    b.read(party.listed[1:])
+    assert "not on the list" in doubt(view, "a", 1)
+    assert doubt(view, "a", 1, known) == "", "a member of our view, which may close that without itself"
 
 
 def test_without_identities_nothing_is_signed_or_checked():

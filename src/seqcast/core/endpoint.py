@@ -385,10 +385,12 @@ class Endpoint:
                     self._router.route(what.frame, me.id, what.address)
                 case Unicast():
                     known = self.context.infos.get(what.member_id)
-                    self._transmit(what.frame, what.address, known is None or known.address != what.address)
+                    anybody = known is None or known.address != what.address
+                    self._transmit(what.frame, self._written(what.frame), what.address, anybody)
                 case Multicast():
+                    payload = self._written(what.frame)  # signed once, for all
                     for address in self._audience(what.frame):
-                        self._transmit(what.frame, address, True)
+                        self._transmit(what.frame, payload, address, True)
                     self._router.route(what.frame, me.id, me.address)
                 case Announce():
                     self._announce(what)
@@ -425,12 +427,12 @@ class Endpoint:
             addresses.update(info.address for info in frame.members)
         return sorted(addresses - {context.me.address})
 
-    def _transmit(self, frame: Frame, address: bytes, anybody: bool) -> None:
+    def _transmit(self, frame: Frame, payload: bytes, address: bytes, anybody: bool) -> None:
         traits = TRAITS[type(frame)]
         assert address or not traits.to_one, "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.hand_out(Send(self._written(frame), address, traits.outside, traits.outside and anybody))
+        self.context.hand_out(Send(payload, address, traits.outside, traits.outside and anybody))
 
     def _written(self, frame: Frame) -> bytes:
         payload = dump(frame, self._at())

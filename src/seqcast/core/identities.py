@@ -4,9 +4,10 @@ The key file shows that somebody belongs to those who have it, and not which of 
 a pair of keys of its own for signatures (Ed25519), and each member a list of the identities that may be members, and
 under which names. A joiner signs its own description, and the number received from the group (``rules/cookies.py``).
 That signature is in JOIN, and in each VIEW, so every member checks for itself with whom it shares a view. The maker of
-a VIEW signs that VIEW. All other frames between those who are in no view, or in different ones, have their sender's
+a VIEW signs that VIEW. All frames between those who are in no view, or in different ones, have their sender's
 signature, which holds in one cluster, before their bytes, except for INSTALLED: one that has the key file alone, or
-whose line is gone, can say nothing there.
+whose line is gone, can say nothing there. (One whose line is gone may still close the view that it is in, and ask to
+join: it is refused by name.)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from seqcast.core.frames.codec import canonical, told
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES, MemberInfo
+from seqcast.core.frames.joining import Join
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView
 from seqcast.errors import RemoteProtocolError
@@ -174,16 +176,19 @@ class Identities:
         Args:
             known: members of our view, by id.
         """
-        if self._signer is None:
+        if self._signer is None or (isinstance(frame, Join) and not frame.info.identity):  # refused by name
             return ""
         if not received.public:
             return "the frame shows no identity"
-        lines = self._lines.get(received.public)
-        if lines is None:
+        lines = self._lines.get(received.public, ())
+        closes = isinstance(frame, NewView) and sender in known
+        if not lines and not closes and not isinstance(frame, Join):
             return "its identity is not on the list"
         if isinstance(frame, Unblock) and not any(each.operator for each in lines):
             return "the list does not name this identity as an operator"
-        if sender in known and known[sender].identity != received.public:
+        described = [info for info in _described(frame) if info.id == sender]
+        described += [known[sender]] if sender in known else []
+        if any(info.identity != received.public for info in described):
             return "the sender uses the name of a member that has another identity"
         said = _said_in(self._cluster, sender, received.payload)
         if not self._signer.proves(received.public, said, received.signature):
@@ -220,6 +225,12 @@ def taken_apart(payload: bytes) -> Signed:
     if len(payload) < end:
         raise RemoteProtocolError("a frame that ends within its signature")
     return Signed(payload[end:], payload[len(MARK) : at], payload[at:end])
+
+
+def _described(frame: object) -> tuple[MemberInfo, ...]:
+    if isinstance(frame, Join):
+        return (frame.info,)
+    return frame.members if isinstance(frame, NewView) else ()
 
 
 def _said_of(info: MemberInfo, cluster: str) -> bytes:

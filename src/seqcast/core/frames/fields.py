@@ -28,9 +28,9 @@ from seqcast.types import MEMBERS_MAX, Member, ViewId
 SEQNO_MAX = 1 << 62
 """As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
 SHARED_MAX = 32
-PROTOCOL_VERSION = 20
+PROTOCOL_VERSION = 21
 """Version of the frames and of the rules behind them."""
-PROTOCOL_OLDEST = 20
+PROTOCOL_OLDEST = 21
 """The oldest version that this release speaks too. It never becomes a lower one."""
 
 COUNT = integer("count", 0, (1 << 53) - 1)

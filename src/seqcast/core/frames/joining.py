@@ -76,7 +76,7 @@ class Was(NamedTuple):
     views: Views = ()
 
 
-@control("join", outside=True)
+@control("join", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Join:
     """Joiner to all: take me in. Repeated until a view has the joiner.

@@ -24,7 +24,7 @@ class Traits(NamedTuple):
     """An answer to one member, and so never sent to all."""
     signed: bool
     """If members have identities, the sender's signature precedes such a frame; see ``core/identities.py``.
-    (JOIN and VIEW have signatures within, and INSTALLED may come from a member whose line is gone.)"""
+    (INSTALLED has none, as it may come from a member whose line is gone.)"""
 
 
 TRAITS: dict[type[Any], Traits] = {}

@@ -82,7 +82,7 @@ class Shortfall(NamedTuple):
 Shortfalls = Annotated[tuple[Shortfall, ...], list_of(schema_of(Shortfall), SHORTFALLS_MAX)]
 
 
-@control("view", "flush", outside=True)
+@control("view", "flush", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class NewView:
     """The VIEW frame, identical for all.
