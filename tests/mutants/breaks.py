@@ -2345,4 +2345,8 @@ BREAKS = (
     _one("one identity signs the JOIN or the VIEW of another", CORE + "identities.py",
          "described = [info for info in _described(frame) if info.id == sender]", "described: list[MemberInfo] = []",
          tests="tests/unit/test_identities.py", why=KEYED),
+    _one("datagrams without a key keep processes that hear each other from founding a group", MACHINES + "lifecycle.py",
+         "1 < found <= 1 + len(self.peers)", "False", tests="tests/protocol/test_founding.py", why=KEYED),
+    _one("a process that hears nobody with its key founds a group beside one with another", MACHINES + "lifecycle.py",
+         "1 < found <= 1 + len(self.peers)", "True", tests="tests/protocol/test_founding.py", why=KEYED),
 )  # fmt: skip

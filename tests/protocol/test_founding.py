@@ -7,6 +7,7 @@ from sim_stage import Stage, names
 
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.vocabulary import CloseGroup, LeaveGroup
+from seqcast.reports import ForeignVersion, OtherKey
 from seqcast.sim import Options, World
 from seqcast.sim.checkers.primary import check_founded
 from seqcast.sim.options import MS, SECOND
@@ -267,6 +268,34 @@ def test_one_that_founds_nothing_does_not_count_towards_a_founding():
     stage.network.heal()
     stage.until(6000)
     assert len(applications(stage)) == 3
+
+
+@pytest.mark.parametrize("odd", ["of another version", "with another key"])
+@pytest.mark.parametrize(
+    ("n", "found", "settings", "founds"),
+    [
+        (2, 2, {"keyed": True}, True),
+        (2, 1, {"keyed": True, "identities": True}, True),
+        (1, 1, {"keyed": True, "identities": True}, False),
+        (2, 1, {"keyed": True}, False),
+        (2, 2, {}, False),
+    ],
+)
+def test_datagrams_that_anybody_can_send_keep_nobody_from_founding_who_hears_enough_with_the_key(
+    odd, n, found, settings, founds
+):
+    """Three of these were enough to make all processes of a group give up, again and again. A process that hears
+    nobody with its key gives up, as a group with another key may exist."""
+    stage = Stage(found=found, **settings)
+    for number in range(n):
+        stage.named("ab"[number])
+    stage.until(0)
+    for node in stage.nodes:
+        for sign in range(3):
+            node.step(ForeignVersion() if odd == "of another version" else OtherKey(node.address, "lacks", sign == 2))
+    stage.until(4000)
+    assert [node.endpoint.view is not None for node in stage.nodes] == [founds] * n
+    assert [node.endpoint.over for node in stage.nodes] == [not founds] * n
 
 
 @pytest.mark.long

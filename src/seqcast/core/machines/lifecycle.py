@@ -294,10 +294,16 @@ class Lifecycle(TableMachine):
         return [place for place in self.places if place != self.context.me.address]
 
     def hears_another_version(self) -> bool:
-        return self.foreign >= FOREIGN_SIGNS
+        return self.foreign >= FOREIGN_SIGNS and not self._is_among_ours()
 
     def hears_another_key(self) -> bool:
-        return bool(self.strange)
+        return bool(self.strange) and not self._is_among_ours()
+
+    def _is_among_ours(self) -> bool:
+        """With a key: are so many joiners heard that have the key, too, that datagrams which anybody can send shall not
+        keep us from founding a group? With identities, one on our list is enough."""
+        found = 2 if self.context.identities.used else self.context.settings.found
+        return bool(self.context.secrets.public) and 1 < found <= 1 + len(self.peers)
 
     def callback_must_run(self, _timeout_ns: int) -> bool:
         return self.blocker.running or not self.blocker.done
