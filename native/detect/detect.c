@@ -2,26 +2,26 @@
  * member whose Python is busy still pings, answers and relays. H is heartbeat_ns.
  *
  *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later every H; from the second ping on, three
- *                         others are asked to ping it too, and their PONG vouches for it
- *   its port is refused   it was killed: suspected once it is silent for 2 H and nobody has vouched for it for 1 H (a
+ *                         others are asked to ping the member too, and their PONG vouches for it
+ *   port is refused       killed: suspected once silent for 2 H if nobody has vouched for the member for 1 H (a
  *                         firewall that rejects us, or an expired address translation, can refuse for a live member)
- *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for it
- *   no multicast for S    the link from it to us is cut, in part or entirely, and our next heartbeat says so: a unicast
- *                         answer shows that it is alive, but not that the link that the group depends on works
- *   no unicast for S      from one that owes us an acknowledgement, or while a link is in doubt or known that carries
- *                         none, and for 4 S from any other, which may have nothing to send: it is pinged with each
- *                         heartbeat, and its PONG suffices. The ping suffices for it, so that an idle pair costs two
- *                         datagrams in 4 S
- *   none for 2 S more     while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next
+ *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for the member
+ *   no multicast for S    the link from the member to us is cut, in part or entirely, and our next heartbeat says so: a
+ *                         unicast answer shows life, but not that the link that the group depends on works
+ *   no unicast for S      from a member that owes us an acknowledgement, or while a link without unicasts is suspected
+ *                         or known; or for 4 S from any other, which may have nothing to send: each heartbeat comes
+ *                         with a ping, until a PONG. The ping also counts at the other end, so that an idle pair costs
+ *                         two datagrams in 4 S
+ *   none for 2 S more     while multicasts of the member come: unicasts in one direction are lost, and our next
  *                         heartbeat says so: acknowledgements, requests and answers do not come through
  *
- * Any datagram directly from it ends the first three; reports of others about it end only the suspicion. A multicast
- * from it ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also exchange
- * heartbeats by unicast, so that all members learn of the same cut links.
+ * Any datagram directly from the member ends the first three; reports of others end only the suspicion. A multicast
+ * from the member ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also
+ * exchange heartbeats by unicast, so that all members learn of the same cut links.
  *
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
- * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
- * and shrinks by as much after each 8 suspect_ns without such a sign. */
+ * in another's that its own are not heard, has reason to doubt its own judgement: S grows by suspect_ns up to
+ * suspect_ns_max, and shrinks by as much after each 8 suspect_ns without such a sign. */
 #include "engine/internal.h"
 
 #define RELAYS 3 /* asked at a time to ping for us */
@@ -64,7 +64,7 @@ static void unsuspect(sc_engine *e, sc_peer *peer) {
     sc_push_event(e, SC_EVENT_ALIVE, peer->id, e->view.tag, NULL, NULL, 0);
 }
 
-/* A sign of life directly from it; `multicast`: this also shows that its multicasts arrive. */
+/* A sign of life directly from a member; `multicast`: this also shows that the member's multicasts arrive. */
 void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     peer->detect.heard = now;
     if (multicast) {
@@ -79,7 +79,7 @@ void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     unsuspect(e, peer);
 }
 
-/* A unicast directly from it. */
+/* A unicast directly from a member. */
 void sc_detect_reached(sc_engine *e, sc_peer *peer, int64_t now) {
     peer->detect.reached = now;
     peer->detect.asked = 0;
@@ -164,7 +164,7 @@ void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to) {
     say(e, SC_TYPE_PING, to, id, e->config.member, 1);
 }
 
-/* Another member heard it a moment ago. A refused port outweighs that. */
+/* Another member heard this one a moment ago. A refused port outweighs that. */
 void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
     if (!e->in_view || rank >= e->view.n || e->peers[rank]->detect.refused) return;
     e->peers[rank]->detect.vouched = now;
@@ -271,7 +271,7 @@ static int is_worried(const sc_engine *e, int64_t now) {
     return 0;
 }
 
-/* Has no unicast come from it for longer than it may have none for us? */
+/* Has a member sent us no unicast for longer than a member may have none to send? */
 static int is_quiet(const sc_engine *e, const sc_peer *peer, int worried, int64_t now) {
     return now - peer->detect.reached >= (worried || sc_owes_ack(e, peer) ? 1 : QUIET) * suspect_after(e);
 }

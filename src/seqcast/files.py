@@ -26,7 +26,7 @@ NAMED_BYTES_MAX = 1 << 20
 
 
 def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = FileIO) -> FileIO:
-    """Opens a regular file to read it.
+    """Opens a regular file for reading.
 
     Args:
         kind: class of the result.
@@ -34,7 +34,7 @@ def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = Fil
             the way may be links in any case.
 
     Raises:
-        OSError: it cannot be opened, is a link, or is not a regular file.
+        OSError: the file cannot be opened, is a link, or is not a regular file.
     """
     if not links and not _NO_LINKS and os.path.islink(path):
         raise _refused(path, "a link, and links are not followed here")
@@ -59,14 +59,14 @@ def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes
         links: as of ``open_file``.
 
     Raises:
-        OSError: as of ``open_file``, it cannot be read, or it is larger.
+        OSError: as of ``open_file``, or the file cannot be read or is larger.
     """
     with open_file(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
         if size > bytes_max:
             raise _refused(path, f"the file has {size:,} bytes; at most {bytes_max:,} are allowed")
         data = file.read(size + 1)
-        while piece := file.read(PIECE_BYTES):  # it grew meanwhile, or its size is not known before
+        while piece := file.read(PIECE_BYTES):  # for a file that grew meanwhile, or whose size is unknown
             data += piece
             if len(data) > bytes_max:
                 raise _refused(path, f"the file has more than {bytes_max:,} bytes, the most allowed")

@@ -220,7 +220,7 @@ def test_a_file_that_the_disk_cannot_read_is_refused(tmp_path, monkeypatch, wher
 
 @pytest.mark.parametrize(
     ("which", "match"),
-    [("used", "another process uses it"), ("lost", "no such file beside"), ("other", "'b'.*, and not of .*'a'")],
+    [("used", "another process uses the file"), ("lost", "no such file beside"), ("other", "'b'.*, and not of .*'a'")],
 )
 def test_a_file_that_cannot_be_this_members_is_refused(tmp_path, which, match):
     path = tmp_path / "a"
@@ -286,7 +286,7 @@ def test_a_disk_that_hangs_does_not_hang_close_and_its_file_stays_in_use(tmp_pat
         entered.wait()
         disk.close()
         assert "SC3113" in caplog.text
-        with pytest.raises(ConfigError, match="another process uses it"):
+        with pytest.raises(ConfigError, match="another process uses the file"):
             DiskLog(str(tmp_path / "a"), "k", "a")
     finally:
         returns.set()

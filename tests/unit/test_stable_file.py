@@ -70,7 +70,7 @@ def test_a_missing_directory_is_named_and_two_processes_cannot_use_one_file(path
     with pytest.raises(ConfigError, match="No such file"):
         StableFile(path + "/below", "k", "a")
     file = StableFile(path, "k", "a")
-    with pytest.raises(ConfigError, match="another process uses it"):
+    with pytest.raises(ConfigError, match="another process uses the file"):
         StableFile(path, "k", "a")
     file.close()
     StableFile(path, "k", "a").close()

@@ -1,4 +1,4 @@
-"""The common part of blocks over a replicated state machine: each is a machine, and the way to call it."""
+"""The common part of blocks over a replicated state machine: each is a machine, with its calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SIZE = struct.Struct("<Q")
 _KIND = struct.Struct("<16s")
-"""Before the state of a block or of `Parts`: the kind, so that no other kind takes it for its own."""
+"""Before the state of a block or of `Parts`: the kind, so that no other kind takes the state for its own."""
 PARTS_MAX = 256
 
 

@@ -45,8 +45,8 @@ class Callbacks:
         name: of the member, for logs and the thread.
         on_block, on_unblock: of the application; None: nothing to run.
         runs: called on the thread before each run of ``on_block`` with True, and after it with False.
-        returned: told the number of each run of ``on_block``, and its error ("" if none), when it ended: when
-            it returned, or if it returned ``LATER``, at ``answer``.
+        returned: told the number of each run of ``on_block``, and its error ("" if none), at its end: its
+            return or, if the result was ``LATER``, ``answer``.
 
     Attributes:
         joined: the application has its group. Before, it can have begun nothing, and no callback is called.

@@ -1,7 +1,7 @@
 """The file of a member's votes (``stable=``): one small record, replaced as a whole.
 
 A record is written to a file beside it, which is synced, and takes its name; then the directory is synced. So after a
-crash there is the record before or the new one. The record has a checksum, and says for which cluster and member it is.
+crash the file holds the previous record or the new one. A record has a checksum, and names its cluster and member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION = 1
 BYTES_MAX = 1 << 20
 """Of a record: two VIEWs."""
 NEW, LOCK = ".new", ".lock"
-"""Beside the file: the next record, before it takes the name; and the lock of the process that uses it."""
+"""Beside the file: the next record, before taking the name; and the lock of the process that uses the file."""
 
 
 def encoded(cluster: str, name: str, kept: Kept) -> bytes:
@@ -43,23 +43,24 @@ def decoded(data: bytes, cluster: str, name: str) -> Kept:
     if int(words[0]) != VERSION:
         raise ValueError(f"the file is of version {int(words[0])}, and this release reads {VERSION}")
     if words[1] != b"%08x" % zlib.crc32(body):
-        raise ValueError("it is damaged: its checksum is wrong")
+        raise ValueError("the file is damaged: its checksum is wrong")
     whose, _, kept = body.partition(b"\n")
     try:
         written = json.loads(whose)
         if written != [cluster, name]:
-            raise ValueError("it is of {1!r} in {0!r}, and this is {2!r} in {3!r}".format(*written, name, cluster))
+            told = "the file is of {1!r} in {0!r}, and this is {2!r} in {3!r}"
+            raise ValueError(told.format(*written, name, cluster))
         return Kept.load(kept)
     except (RemoteProtocolError, IndexError, TypeError) as error:
-        raise ValueError(f"it cannot be read: {error}") from None
+        raise ValueError(f"the file cannot be read: {error}") from None
 
 
 def locked(path: str) -> IO[bytes]:
-    """An open file that no other process has open in this way.
+    """An open file, locked against other processes.
 
     Raises:
-        ValueError: one has.
-        OSError: it cannot be opened.
+        ValueError: another process has the lock.
+        OSError: the file cannot be opened.
     """
     file = open(path, "ab")
     try:
@@ -70,7 +71,7 @@ def locked(path: str) -> IO[bytes]:
         pass
     except BlockingIOError:
         file.close()
-        raise ValueError("another process uses it") from None
+        raise ValueError("another process uses the file") from None
     except OSError:
         pass  # the file system has no locks
     return file
@@ -80,7 +81,7 @@ def sync(path: Path, flags: int = os.O_RDWR) -> None:
     """Has a file outlast the machine.
 
     Args:
-        flags: to open it with.
+        flags: for opening the file.
     """
     opened = os.open(path, flags)
     try:
@@ -119,7 +120,7 @@ class StableFile:
         kept: the record; None: there is no file yet.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the file cannot be used.
     """
 
     def __init__(self, path: str, cluster: str, name: str) -> None:
@@ -147,7 +148,7 @@ class StableFile:
     def write(self, kept: Kept) -> None:
         """
         Raises:
-            StableFailed: it is not certain that the record outlasts the machine.
+            StableFailed: the record may not outlast the machine.
         """
         try:
             number = os.open(f"{self._path}{NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

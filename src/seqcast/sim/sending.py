@@ -66,11 +66,11 @@ class Sender:
         self.besides = random.Random(f"besides {self.options.seed} {record.index}")
         self.timeouts = random.Random(f"timeouts {self.options.seed} {record.index}")
         self.on = True  # has something to send
-        self.refused = False  # it was told that it may not send any more, as it leaves
+        self.refused = False  # sends are refused from now on, as the member leaves
         self.unsure = False  # others may deliver the message that was refused last, which has the next number
         self.call: Sending | SendingArray | None = None  # that has not returned yet
         self.calls = 0  # messages of this call not yet accepted
-        self.rests = False  # after a time out, until it has more to send: each try leaves packets of a part
+        self.rests = False  # after a time out, until there are more messages: each try leaves packets of a part
         self.excused = -1  # number of a message that was being sent when the group was closed for sending
 
     def produce(self) -> None:
@@ -120,7 +120,7 @@ class Sender:
             self.send_pending()
 
     def give_up(self) -> None:
-        """Drops the messages it wants to send, except those of a running call."""
+        """Drops all pending messages, except those of a running call."""
         del self.record.pending[self.calls if self.call else 0 :]
 
     def note_blocked(self) -> None:
@@ -130,7 +130,7 @@ class Sender:
         self.excused = self.record.counter if sends else -1
 
     def send_pending(self) -> None:
-        """Sends the messages it wants to send, as far as it may."""
+        """Sends pending messages, as far as allowed."""
         record = self.record
         view = record.current
         if view is None or not record.may_send or (self.rests and self.on):

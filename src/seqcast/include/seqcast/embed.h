@@ -15,14 +15,14 @@
 
 typedef struct seqcast_member seqcast_member;
 
-/* Results of the functions. Nothing has happened if it is below 0, except for SEQCAST_UNSURE. */
+/* Results of the functions. Below 0, except for SEQCAST_UNSURE, the call has had no effect. */
 enum {
     SEQCAST_OK = 0,
     SEQCAST_NONE = 1, /* nothing came in time, or the message could not be sent in time */
     SEQCAST_ENDED = -1, /* the member leaves, has left or was excluded, or this is the child of a fork */
     SEQCAST_NO_MEMBER = -2, /* the receiver is not in the view */
     SEQCAST_TOO_LARGE = -3, /* the message is larger than `message_bytes_max` */
-    SEQCAST_UNSURE = -4, /* the member left while a large message waited to be ordered: others may deliver it */
+    SEQCAST_UNSURE = -4, /* the member left while a large message waited for its order; others may deliver it */
     SEQCAST_BAD_ARGUMENT = -5, /* NULL, a budget of 0, an unknown flag; or no descriptor was asked for */
     SEQCAST_HOLDS_GIL = -6, /* a call that may wait needs a thread that has released the GIL */
     SEQCAST_ALL_BORROWED = -7, /* SEQCAST_ITEMS_MAX items are out: give one back first */
@@ -84,9 +84,9 @@ typedef struct {
     uint32_t version; /* SEQCAST_EMBED_VERSION */
     uint32_t size; /* bytes of the table */
 
-    /* With the GIL. A handle of a seqcast.Group, which it keeps alive; NULL with an exception: it is not a group, it
-     * was left, it has a handle already, or another thread receives from it. Until the handle is closed, Python cannot
-     * receive from the group; it can do everything else. */
+    /* With the GIL. A handle of a seqcast.Group, which the handle keeps alive. NULL with an exception if the object is
+     * not a group, or the group was left, already has a handle, or another thread receives from the group. Until the
+     * handle is closed, Python cannot receive from the group, but can do everything else. */
     seqcast_member *(*open)(PyObject *group);
 
     /* All others without the GIL, though only those with a timeout other than 0 insist on it. Timeouts are in ns; below
@@ -94,27 +94,27 @@ typedef struct {
 
     /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. While the
      * thread that polls waits here, arriving messages are kept for the next `poll`, up to the setting kept_bytes, as
-     * nobody else takes them; this needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and
-     * only `poll` helps. */
+     * nobody else takes them; this needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: that limit is
+     * reached, and only `poll` helps. */
     int (*send)(seqcast_member *member, uint64_t to, uint32_t flags, const void *data, size_t len, int64_t timeout_ns);
     /* Transmits the messages that wait to fill a packet. Never needed: seqcast does so itself, within `flush_s_min`. */
     int (*flush)(seqcast_member *member);
     /* The next item: about `budget` bytes of messages at most, though at least one message, or an event. The thread
-     * that waits here drives the sockets. The first item is a view. It takes the GIL for events only, or if a journal
-     * is written. */
+     * that waits here drives the sockets. The first item is a view. `poll` takes the GIL only for events, or if a
+     * journal is written. */
     int (*poll)(seqcast_member *member, uint64_t budget, int64_t timeout_ns, seqcast_item **item);
-    /* The next message of an item, or NULL. It is overwritten by the next call; its bytes stay until the item is given
-     * back. */
+    /* The next message of an item, or NULL. The next call overwrites the struct; the bytes of the message stay until
+     * the item is given back. */
     const seqcast_message *(*next)(seqcast_item *item);
     /* Each item is given back once, by any thread. */
     int (*give_back)(seqcast_member *member, seqcast_item *item);
     /* For event loops: a descriptor to wait for until it is readable (a socket, on Windows), or a value below 0. Call
-     * `watch` before each wait: SEQCAST_NONE: wait; SEQCAST_OK: do not, there is something to poll. While the states of
+     * `watch` before each wait: SEQCAST_NONE: wait; SEQCAST_OK: an item is ready to poll. While the states of
      * groups that have merged are merged, which `poll` does in Python, `watch` returns SEQCAST_OK after a
      * millisecond. */
     intptr_t (*descriptor)(seqcast_member *member);
     int (*watch)(seqcast_member *member);
-    /* Python's exception at the last SEQCAST_FAILED, until the next one; NULL: it raised nothing yet. */
+    /* Python's exception at the last SEQCAST_FAILED, until the next one; NULL: none so far. */
     const char *(*error)(const seqcast_member *member);
     /* Frees the handle; the group stays. No other call of the handle may run or follow. */
     int (*close)(seqcast_member *member);
