@@ -19,9 +19,9 @@
  * There are two kinds of secrets:
  *
  *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames says
- *                   which: JOIN, WAIT, REFUSED, VIEW, INSTALLED, DECLINED, BEACON, MET, MERGE_*, UNBLOCK, BLOCKED), a
- *                   PING to a member that has not shown itself in the view, and whatever a process sends that is in no
- *                   view: PONG
+ *                   which: JOIN, WAIT, SEEN, REFUSED, VIEW, INSTALLED, DECLINED, RECALL, RECALLED, BEACON, MET,
+ *                   MERGE_*, UNBLOCK, BLOCKED), a PING to a member that has not shown itself in the view, and whatever
+ *                   a process sends that is in no view: PONG
  *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs
  *                   by holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, SIZE, SIZED,
  *                   PIECE, and the other frames
