@@ -85,6 +85,14 @@ def test_keywords_and_the_environment_are_checked_together():
         assert checked_settings("a replica", None, {"found": 2}).stable == "/state/a"
 
 
+def test_a_command_leaves_the_file_of_the_member_alone_whose_environment_it_shares():
+    """`kubectl exec POD -- seqcast tail orders` ended with SC3110: the member uses the file."""
+    there = {"SEQCAST_STABLE": "/state/a", "SEQCAST_PARTITION": "primary", "SEQCAST_FOUND": "2"}
+    guest = Config.from_environment(there).for_guest(interface="lo")
+    assert (guest.stable, guest.partition, guest.found) == ("", "primary", 0)
+    assert Config.from_environment({"SEQCAST_STABLE": "/state/a"}, stable="") == Config()
+
+
 def test_a_wrong_file_or_variable_is_named(tmp_path):
     path = tmp_path / "seqcast.toml"
     wrong = {"ttl = ": "not valid TOML", "tttl = 1": "did you mean ttl", "ttl = 1.5": "a whole number"}

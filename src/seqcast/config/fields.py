@@ -1017,13 +1017,15 @@ class Config(_Marked):
 
     def for_guest(self, **settings: Unpack[Settings]) -> Self:
         """``replace``, for a process outside the intended members, such as a command. Cut off from them, the
-        member would found a second primary group, so none is founded, unless ``settings`` has ``found``.
+        member would found a second primary group, so none is founded, unless ``settings`` has ``found``. It leaves
+        alone the file of ``stable``, which is that of the member whose environment it shares.
 
         Raises:
             ConfigError: an unknown or wrong setting.
         """
         primary = settings.get("partition", self.partition) == "primary"
-        return self.replace(**({"found": 0, **settings} if primary else settings))
+        chosen: dict[str, Any] = {"stable": "", **({"found": 0} if primary else {}), **settings}
+        return self.replace(**chosen)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:

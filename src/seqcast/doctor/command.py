@@ -44,7 +44,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     from seqcast.doctor.local import look
     from seqcast.doctor.path import Path
 
-    config = Config.from_environment()
+    config = Config.from_environment(stable="")
     if given := {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}:
         config = config.replace(**given)
     if ":" in _host_and_port(arguments.other or "")[0]:
