@@ -31,7 +31,7 @@ static void say(sc_engine *e, const sc_address *to, const uint8_t *like, const u
 }
 
 void sc_pieces_say(sc_engine *e, const sc_peer *peer, const uint8_t *p, uint32_t len) {
-    say(e, &peer->address, NULL, p, len, (peer->size.bytes - SC_PIECE_HEADER) & ~7u);
+    say(e, &peer->address, NULL, p, len, (sc_size_carries(e, peer) - SC_PIECE_HEADER) & ~7u);
 }
 
 int sc_pieces_instead(sc_engine *e, const sc_out *o) {

@@ -7,6 +7,9 @@
  * size that our interface carries; if that does not arrive, for all smaller ones at once. Each is asked TRIES times, as
  * chance loses datagrams, too.
  *
+ * Until a path has been measured, packets leave whole, and are repeated in pieces that each path carries: what does not
+ * pass waits for no question, and a plain path is measured within a round trip.
+ *
  * Heartbeats carry the size that arrives at every member. If that is below the view's packets for FEWER heartbeats, or
  * above them by a fifth for LARGER_NS, it is reported to the core, where the first member makes a view with packets of
  * that size. In the meantime packets that do not pass are repeated in pieces (streams/pieces.c). */
@@ -40,11 +43,20 @@ static int is_asked(const sc_engine *e, const sc_peer *peer) {
 
 /* ---- knowledge ----------------------------------------------------------------------------------------------- */
 
-int sc_size_fits(const sc_peer *peer, uint32_t len) { return !peer->size.bytes || len <= peer->size.bytes; }
+uint32_t sc_size_carries(const sc_engine *e, const sc_peer *peer) {
+    if (peer->size.bytes || !measures(e) || !e->config.piece_bytes) return peer->size.bytes;
+    return (e->config.piece_bytes - e->seal_room) & ~3u;
+}
+
+int sc_size_fits(const sc_engine *e, const sc_peer *peer, uint32_t len) {
+    uint32_t most = sc_size_carries(e, peer);
+    return !most || len <= most;
+}
 
 static void count_narrow(sc_engine *e) {
     e->sizes.narrow = 0;
-    for (uint32_t r = 0; r < e->view.n; r++) e->sizes.narrow += !sc_size_fits(e->peers[r], e->view.packet_bytes);
+    for (uint32_t r = 0; r < e->view.n; r++)
+        e->sizes.narrow += r != e->view.rank && !sc_size_fits(e, e->peers[r], e->view.packet_bytes);
 }
 
 static uint32_t less(uint32_t a, uint32_t b) { return !a || (b && b < a) ? b : a; }
@@ -161,7 +173,7 @@ void sc_on_sized(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 
 void sc_size_doubt(sc_engine *e, sc_peer *peer, uint32_t len, int64_t now) {
     sc_peer_size *at = &peer->size;
-    if (!measures(e) || !is_asked(e, peer) || at->stage != SC_SIZE_RESTS || !sc_size_fits(peer, len)) return;
+    if (!measures(e) || !is_asked(e, peer) || at->stage != SC_SIZE_RESTS || !sc_size_fits(e, peer, len)) return;
     if (++at->doubts >= DOUBTS && now - at->ended >= AGAIN_NS) at->due = now;
 }
 

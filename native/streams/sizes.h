@@ -20,7 +20,7 @@ typedef struct {
 } sc_peer_size;
 
 typedef struct {
-    uint32_t narrow; /* members that full packets of this view do not reach whole */
+    uint32_t narrow; /* members that full packets of this view do not reach whole, or perhaps do not */
     int way; /* -1: packets of this view are too large; 1: they could be larger; 0: neither */
     int64_t since;
 } sc_sizes;
@@ -31,8 +31,9 @@ void sc_size_peer_begin(struct sc_peer *peer);
 void sc_size_begin(sc_engine *e);
 /* A packet of `len` bytes is asked for again and again by this member. */
 void sc_size_doubt(sc_engine *e, struct sc_peer *peer, uint32_t len, int64_t now);
-/* Does a packet of `len` bytes reach this member whole, as far as is known? */
-int sc_size_fits(const struct sc_peer *peer, uint32_t len);
+/* Bytes of the largest packet that is sure to reach this member whole; 0: any may. */
+uint32_t sc_size_carries(const sc_engine *e, const struct sc_peer *peer);
+int sc_size_fits(const sc_engine *e, const struct sc_peer *peer, uint32_t len);
 void sc_on_size(sc_engine *e, const struct sc_peer *peer, const uint8_t *p);
 void sc_on_sized(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 /* For heartbeats: the least that reaches any member from here; 0: unknown. */

@@ -135,7 +135,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
         sc_outflow_spend(e, lane, len + e->seal_room);
         sc_congestion_again(e, e->peers[a->requester], len, now);
-        if (!sc_size_fits(e->peers[a->requester], len)) {
+        if (!sc_size_fits(e, e->peers[a->requester], len)) {
             sc_pieces_say(e, e->peers[a->requester], p, len);
             continue;
         }

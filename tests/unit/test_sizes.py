@@ -86,6 +86,32 @@ def test_packets_that_do_not_pass_come_in_pieces(stream):
     assert counters["sent_in_pieces"] > 0 and net.engines[0].path_bytes() in (1232, 1392)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_packets_that_do_not_pass_a_path_which_nobody_has_measured_yet_come_in_pieces(n):
+    """Nothing waits for the questions about sizes, which take four heartbeats."""
+    net = Paths(n)
+    net.most = {(0, 1): 1400}
+    sent = [bytes([i]) * 5000 for i in range(8)]
+    for payload in sent:
+        net.engines[0].send(payload)
+    net.run(2 * HEARTBEAT_MS)
+    assert [payload for sender, payload in net.got[1] if sender == 100] == sent
+
+
+def test_a_full_packet_that_chance_loses_is_repeated_whole_once_the_path_is_measured():
+    """Which takes a round trip."""
+    net = Paths()
+    net.run(2)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == 1 and lane == 0
+    net.engines[0].send(bytes(5000))
+    net.run(2)
+    net.drop = net.carry
+    net.run(200)
+    counters = net.engines[0].counters()
+    assert counters["packets_retransmitted"] and not counters["sent_in_pieces"]
+    assert [len(payload) for _, payload in net.got[1]] == [5000]
+
+
 def test_packets_for_a_wider_path_do_not_hold_up_the_view_with_smaller_ones():
     """The packets of the closed view are fetched in pieces; those of the next one are smaller, for one member too."""
     net = Paths()
