@@ -592,6 +592,13 @@ TRANSLATED = _code(
     "Addresses or ports are translated on the way, as by the bridge of a container runtime: answers do not come back.",
     "Publish the port and give advertise= with key=, or use the network of the host.",
 )
+SILENT_ADDRESS = _code(
+    4302,
+    "Nobody reaches a member at the address that it states",
+    "Datagrams from others to that address do not arrive: advertise= is wrong, its port is not published, or a "
+    "firewall drops them.",
+    "Publish the port there, let UDP pass to it, or correct advertise=.",
+)
 PATH_TOO_NARROW = _code(
     4306,
     "Packets do not pass on the way to a member",

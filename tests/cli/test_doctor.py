@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,12 @@ from project import ROOT
 import seqcast.codes as codes
 from seqcast import cli
 from seqcast.config import Config, identities, keys
-from seqcast.doctor import local, path
+from seqcast.doctor import local, path, seeds
 from seqcast.doctor.datagrams import pack, unpack
 from seqcast.doctor.keys import MEMORY_BYTES, look
 from seqcast.doctor.lines import Line
 from seqcast.doctor.path import places_of
+from seqcast.net.discovery import Discovery
 from seqcast.perf.paths import call
 from seqcast.system import drops
 
@@ -311,12 +313,89 @@ def test_multicast_that_stops_later_is_found_by_a_long_run(pair):
     assert doctor(here, "--with", there.address, "--long", "3")[0] == set()
 
 
+NO_MULTICAST = ["in ip daddr 224.0.0.0/4 udp dport 47321 drop", "out ip daddr 224.0.0.0/4 udp dport 47321 drop"]
+
+
+@netns
+def test_without_multicast_a_pair_whose_members_send_unicasts_has_no_finding(pair):
+    here, there = pair
+    with rules(here, *NO_MULTICAST):
+        found, lines = doctor(here, "--with", there.address, "--transport", "unicast", "--seeds", there.address)
+    assert found == set(), lines
+    facts = {line["word"]: (line["level"], line["fact"]) for line in lines}
+    assert facts["multicast"][0] == "note" and "0 of 20 arrive there, 0 of 20 here" in facts["multicast"][1]
+    assert facts["seeds"] == ("note", f"{there.address}: the machine answers, and no member runs there now")
+    assert facts["port"] == ("ok", f"{there.address} reaches UDP port 47310 of {here.address}")
+
+
+@netns
+@pytest.mark.long
+def test_seeds_that_lead_nowhere_are_findings(network):
+    here, there, third = network[:3]
+    with rules(third, "in udp dport 47310-47314 drop"):
+        found, lines = doctor(
+            here, "--transport", "unicast", "--seeds", f"no-such.invalid,10.99.0.77,{there.address},{third.address}"
+        )
+    assert found == {("WARN", "SC4005"), ("WARN", "SC2303")}, lines
+    said = sorted(line["fact"] for line in lines if line["word"] == "seeds")
+    assert said[0].startswith(f"{there.address}: the machine answers")
+    assert said[1].startswith(f"{third.address}: datagrams are not refused")
+    assert said[2].startswith("10.99.0.77 cannot be reached: No route to host")
+    assert said[3].startswith("no-such.invalid cannot be resolved (")
+
+
+@netns
+def test_a_firewall_before_the_port_of_a_member_is_found(pair):
+    here, there = pair
+    with rules(here, "in udp dport 47310-47314 drop"):
+        found, lines = doctor(here, "--with", there.address, "--seeds", there.address)
+    assert found == {("FAIL", "SC4302")}, lines
+
+
+@netns
+@pytest.mark.long
+def test_an_advertised_address_must_lead_to_the_port_of_the_member(pair, tmp_path):
+    pytest.importorskip("nacl")
+    keys.make(str(tmp_path / "key"))
+    here, there = pair
+    unicast = ["--transport", "unicast", "--seeds", there.address]
+    advertise = [*unicast, "--advertise", f"{here.address}:47999"]
+    keyed = ["--with", there.address, "--key", str(tmp_path / "key")]
+    assert doctor(here, *advertise)[0] == {("WARN", "SC4301")}
+    assert doctor(here, *unicast, "--advertise", "no-such.invalid")[0] == {("FAIL", "SC1202")}
+    found, lines = doctor(here, *advertise, *keyed)
+    assert found - {("note", "SC1115"), ("WARN", "SC1113"), ("WARN", "SC1114")} == {("FAIL", "SC4302")}, lines
+    here.run(
+        "nft",
+        "add table ip sick_nat; add chain ip sick_nat in { type nat hook prerouting priority dstnat; }; "
+        "add rule ip sick_nat in udp dport 47999 redirect to :47310",
+    )
+    _, lines = doctor(here, *advertise, *keyed)
+    here.run("nft", "delete table ip sick_nat")
+    said = f"{there.address} reaches UDP port 47310 of {here.address}, as {here.address}:47999"
+    assert [line["fact"] for line in lines if line["word"] == "port"] == [said], lines
+
+
+@linux
+def test_a_closed_port_shows_a_machine_without_a_member_and_silence_shows_nothing():
+    config = Config(transport="unicast", seeds="127.0.0.1:9,127.0.0.2", port=47390, port_range=1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member:
+        member.bind(("127.0.0.2", 47391))
+        discovery = Discovery(config, "doctor", lambda _: None)
+        discovery.look()
+        lines = [(line.level, line.fact.partition(",")[0]) for line in seeds.look(discovery)]
+    assert lines == [("ok", "127.0.0.2: datagrams are not refused"), ("note", "127.0.0.1:9: the machine answers")]
+
+
 @pytest.mark.long
 @netns
 def test_without_a_network_only_loopback_is_left(lonely):
     found, lines = doctor(lonely)
     assert found == {("WARN", "SC1002")}, lines
     assert doctor(lonely, "--interface", "lo")[0] == set()
+    assert doctor(lonely, "--transport", "unicast", "--seeds", "127.0.0.1")[0] == set()
+    found, lines = doctor(lonely, "--transport", "unicast", "--seeds", "10.99.0.2")
+    assert found == {("WARN", "SC1002"), ("WARN", "SC2303")} and "224.0.0.0" not in str(lines), lines
     assert doctor(lonely, "--interface", "no-such")[0] == {("FAIL", "SC1001")}
     assert doctor(lonely, "--interface", "lo", "--with", "10.99.0.2")[0] == {("FAIL", "SC2303")}
 

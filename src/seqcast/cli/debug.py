@@ -22,7 +22,7 @@ from seqcast.cli.seen import sketch
 from seqcast.commandline import Parser
 from seqcast.files import read_file
 
-NEEDS = ("seqcast.doctor.local",)
+NEEDS = ("seqcast.doctor.seeds",)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
 
 def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     from seqcast.config import Config
-    from seqcast.doctor.local import look
+    from seqcast.doctor.seeds import look_around
 
     here = {board.about["id"] for board in found}
     for number, board in enumerate(found):
@@ -90,7 +90,7 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
             said = {"unreadable": str(error)}
         own = {**_of_settings(known), "findings": known.get("findings")}
         yield from _pair(number, data, {**said, **own, "alive": True})
-    lines = [line.item() for line in look(Config.from_environment(stable=""))]
+    lines = [line.item() for line in look_around(Config.from_environment(stable=""))]
     yield "doctor.json", json.dumps(lines, indent=1).encode()
     versions = {
         "seqcast": metadata.version("seqcast"),

@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import seqcast.codes as codes
-from seqcast.commandline import Parser, add_key, seconds
+from seqcast.commandline import Parser, add_key, seconds, whole
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
     from seqcast.doctor.lines import Line
+    from seqcast.doctor.path import Place
 
-NEEDS = ("seqcast.doctor.local", "seqcast.doctor.path", "seqcast.doctor.listen")
-GIVEN = ("interface", "key", "identity", "authorized", "cipher")
+NEEDS = ("seqcast.doctor.path", "seqcast.doctor.listen", "seqcast.doctor.seeds")
+GIVEN = (
+    "interface", "ip_version", "transport", "seeds", "port", "port_range", "advertise", "key", "identity", "authorized",
+    "cipher",
+)  # fmt: skip
 PORT = 47320
 LONG_S, LISTEN_S = 360.0, 600.0
 
@@ -41,15 +45,14 @@ def main(arguments: argparse.Namespace) -> int:
 def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     from seqcast.config import Config
     from seqcast.doctor.lines import FAIL, Line
-    from seqcast.doctor.local import look
     from seqcast.doctor.path import Path
+    from seqcast.doctor.seeds import look_around
 
-    config = Config.from_environment(stable="")
-    if given := {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}:
-        config = config.replace(**given)
+    given = {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}
     if ":" in _host_and_port(arguments.other or "")[0]:
-        config = config.replace(ip_version=6)
-    yield from look(config)
+        given["ip_version"] = 6
+    config = Config.from_environment(stable="").replace(**given)
+    own, public = yield from look_around(config)
     if not arguments.other:
         return
     host, port = _host_and_port(arguments.other)
@@ -61,9 +64,19 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
         yield Line(FAIL, "unicast", f"{host} cannot be reached: {error.strerror or error}", codes.NO_ROUTE)
         return
     try:
-        yield from path.look(arguments.long or 0.0)
+        named = config.transport == "unicast" or config.seeds or config.advertise  # otherwise any free port will do
+        member = _place(own, public) if own and public and named else None
+        yield from path.look(arguments.long or 0.0, multicast=config.transport != "unicast", member=member)
     finally:
         path.close()
+
+
+def _place(own: bytes, public: bytes) -> Place:
+    from seqcast.core.rules.hosts import host_of
+    from seqcast.doctor.path import Place
+
+    (host, port), told = ((host_of(each), int.from_bytes(each[1:3], "big")) for each in (own, public))
+    return Place(host, port, told)
 
 
 def _result(found: Sequence[Line]) -> str:
@@ -111,7 +124,7 @@ def _port(text: str) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    from seqcast.config import CIPHERS
+    from seqcast.config import CIPHERS, TRANSPORTS
 
     result = Parser(
         "doctor",
@@ -121,6 +134,20 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other",
     )
     result.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
+    result.add_argument(
+        "--transport",
+        choices=TRANSPORTS,
+        help="how the members would send (auto): with unicast no lack of multicast is a fault",
+    )
+    result.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4, or that of --with)")
+    result.add_argument("--seeds", metavar="HOST,...", help="addresses of possible members: tries whether they exist")
+    result.add_argument("--port", type=lambda text: whole(text, 1, 65534), metavar="N", help="UDP port (47310)")
+    result.add_argument(
+        "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="ports after it of members (4)"
+    )
+    result.add_argument(
+        "--advertise", metavar="HOST[:PORT]", help="address at which others would be told to reach a member here"
+    )
     add_key(result, CIPHERS)
     result.add_argument(
         "--with", dest="other", metavar="HOST[:PORT]", help="measure the path to HOST; of an IPv6 address, [HOST]:PORT"

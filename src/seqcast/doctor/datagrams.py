@@ -1,8 +1,8 @@
 """The datagrams of the doctor, and the sockets at both ends of a path.
 
 A datagram is one line of JSON with padding after it: ``t`` is its kind, ``token`` the client's, ``i`` a number. The
-listener answers with no more bytes than came, and multicasts only for a client that has shown that answers reach its
-address (``proof``).
+listener answers with no more bytes than came. Only for a client that has shown that answers reach its address
+(``proof``) does it multicast, or send to another address.
 """
 
 from __future__ import annotations

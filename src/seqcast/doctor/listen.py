@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import secrets
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 from seqcast.doctor.datagrams import (
     BYTES_MAX,
+    MAPPED,
     SINGS_MAX,
     address_towards,
     group_of,
@@ -126,8 +128,20 @@ class Listener:
             answer = pack(t="told", token=fields["token"], i=fields.get("i"), counts=client.counts | lost)
             if len(answer) <= len(datagram):
                 self._unicast.sendto(answer, client.address)
+        elif kind == "reach" and fields.get("proof") == client.proof:
+            self._reach(fields)
         elif kind == "sing" and fields.get("proof") == client.proof:
             self._sing(client, str(fields["token"]), fields.get("n"))
+
+    def _reach(self, fields: dict[str, Any]) -> None:
+        """To the address at which the client would be told to others."""
+        with contextlib.suppress(ValueError):
+            host = ipaddress.ip_address(str(fields.get("host")))
+            if not host.is_multicast and self._unicast.family == socket.AF_INET6 and host.version == 4:
+                host = ipaddress.ip_address(f"{MAPPED}{host}")
+            port = fields.get("port")
+            if isinstance(port, int) and 0 < port < 65536 and not host.is_multicast:
+                self._unicast.sendto(pack(t="reached", token=fields["token"]), (str(host), port))
 
     def _sing(self, client: _Client, token: str, n: object) -> None:
         """Multicasts for a client that has shown its address."""

@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import seqcast.codes as codes
@@ -21,6 +21,7 @@ from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
 from seqcast.errors import ConfigError
+from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
 from seqcast.net.opening import group_tag, open_driver
@@ -34,21 +35,31 @@ QUICK_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_
 CORES_MIN = 1.0
 
 
-def look(config: Config, root: Path = Path("/")) -> Iterator[Line]:
+def look(
+    config: Config, root: Path = Path("/"), discovery: Discovery | None = None
+) -> Generator[Line, None, tuple[bytes, bytes]]:
     """The lines about this machine.
 
     Args:
         config: settings of the member that would run here.
         root: of the file systems of the system: another one in tests.
+        discovery: the seeds, if there are any.
+
+    Returns:
+        The address of the member's own port, as members have it, and the one at which others would be told to reach
+        this member; empty: there is none.
     """
+    own = public = b""
     engine = Engine(member_id=MEMBER, group_tag=group_tag(CLUSTER), seed=1, **engine_settings(config))
     try:
-        driver = open_driver(engine, CLUSTER, MEMBER, config)
+        driver = open_driver(engine, CLUSTER, MEMBER, config, discovery)
     except ConfigError as error:
         yield Line(FAIL, "interface", str(error), codes.NO_SOCKETS)
     else:
         try:
-            yield from _sockets(driver, config, root)
+            yield from _sockets(driver, config, root, discovery)
+            own = driver.address
+            public = yield from _advertised(config, own)
         finally:
             driver.close()
     yield from _cpus(root)
@@ -56,15 +67,37 @@ def look(config: Config, root: Path = Path("/")) -> Iterator[Line]:
     yield from _container(root)
     if config.key:
         yield from keys.look(config, root)
+    return own, public
 
 
-def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
+def _advertised(config: Config, own: bytes) -> Generator[Line, None, bytes]:
+    """The address at which others would be told to reach a member; empty: there is none."""
+    try:
+        public = advertised(config, own)
+    except ConfigError as error:
+        yield Line(FAIL, "advertise", str(error), codes.WRONG_SETTING)
+        return b""
+    if public != own:
+        said = f"others are told {describe_address(public)}, and this machine has {describe_address(own)}"
+        if config.key:
+            yield Line(OK, "advertise", said)
+        else:
+            fact = f"{said}: without key= they believe so only if the datagrams of this member come from there"
+            yield Line(WARN, "advertise", fact, codes.TRANSLATED)
+    return public
+
+
+def _sockets(driver: Driver, config: Config, root: Path, discovery: Discovery | None) -> Iterator[Line]:
+    unicast = config.transport == "unicast"
+    meant = unicast and discovery is not None and bool(discovery.addresses) and not discovery.is_elsewhere()
     name, address = driver.interface, describe_address(driver.address).rpartition(":")[0]
     said = f"{name} {address}, MTU {driver.mtu}{_speed(root, name)}"
     if trouble := fault(driver):
         yield Line(FAIL, "interface", trouble, codes.INTERFACE_FAULT, codes.filled(codes.INTERFACE_FAULT, NAME=name))
-    elif driver.loopback and config.interface not in ("lo", name, address):
-        yield Line(WARN, "interface", f"{said}: only members on this machine can be reached", codes.ONLY_LOOPBACK)
+    elif driver.loopback and config.interface not in ("lo", name, address) and not meant:
+        remedy = "Give interface=, or start when the network is up." if unicast else ""
+        fact = f"{said}: only members on this machine can be reached"
+        yield Line(WARN, "interface", fact, codes.ONLY_LOOPBACK, remedy)
     else:
         yield Line(OK, "interface", said)
     if driver.mtu < MTU_MIN:
@@ -82,7 +115,7 @@ def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
             yield Line(OK, "gro", "packets of one burst arrive together")
         elif not driver.loopback:  # there the kernel joins nothing
             yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO)
-        yield from _network(root, name)
+        yield from _network(root, name, unicast)
 
 
 def _speed(root: Path, name: str) -> str:
@@ -115,14 +148,15 @@ def _gso_max_segs(name: str) -> int:
     return 0
 
 
-def _network(root: Path, name: str) -> Iterator[Line]:
+def _network(root: Path, name: str, unicast: bool) -> Iterator[Line]:
     device = root / "sys/class/net" / name
-    if (device / "wireless").exists() or (device / "phy80211").exists():
+    wireless = (device / "wireless").exists() or (device / "phy80211").exists()
+    if wireless and not unicast:
         yield Line(WARN, "wireless", f"{name} is wireless", codes.WIRELESS)
     bridge = name if (device / "bridge").exists() else ""
     with contextlib.suppress(OSError):
         bridge = bridge or os.path.basename(os.readlink(device / "master"))
-    if bridge:
+    if bridge and not unicast:
         snoops = read(root, f"sys/class/net/{bridge}/bridge/multicast_snooping")
         asks = read(root, f"sys/class/net/{bridge}/bridge/multicast_querier")
         if snoops == "1" and asks == "0":

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import seqcast.codes as codes
 from seqcast.doctor.datagrams import (
@@ -84,6 +84,19 @@ def places_of(lost: int, queue: int, *, drops: int, softnet: int, nic: int) -> d
     return found
 
 
+class Place(NamedTuple):
+    """Where a member would be: its address and port here, and those that others are told."""
+
+    address: str
+    port: int
+    told: tuple[str, int]
+
+    @property
+    def apart(self) -> bool:
+        """Are others told something else?"""
+        return self.told != (self.address, self.port)
+
+
 class Path:
     """The way to a listener.
 
@@ -110,20 +123,28 @@ class Path:
         for each in (self._unicast, self._receiver, self._sender):
             each.close()
 
-    def look(self, long_s: float) -> Iterator[Line]:
-        """The lines about the path; ``long_s``: repeat multicasts for this many seconds."""
+    def look(self, long_s: float, *, multicast: bool = True, member: Place | None = None) -> Iterator[Line]:
+        """The lines about the path.
+
+        Args:
+            long_s: repeat multicasts for this many seconds.
+            multicast: the group needs it, or may.
+            member: the port of the member that would run here.
+        """
         if not self._hello():
             fact = f"{self.host} does not answer on UDP port {self.port}"
             yield Line(FAIL, "unicast", fact, codes.NO_ANSWER)
             return
         pings = self._pings()
         yield pings
-        passes = yield from self._multicasts()
+        if member is not None:
+            yield self._reach(member)
+        passes = yield from self._multicasts(multicast)
         best, size = self._size()
         yield size
         if pings.code is None:
             yield from self._rates(best or BLIND_BYTES)
-        if passes:
+        if passes and multicast:
             yield (
                 self._long(long_s)
                 if long_s
@@ -206,14 +227,33 @@ class Path:
         marks = "/".join(f"{1000 * times[at]:.2f}" for at in (0, len(times) // 2, len(times) * 99 // 100))
         return Line(OK, "unicast", f"both ways, {lost}; round trip {marks} ms (min/p50/p99)")
 
-    def _multicasts(self) -> Generator[Line, None, bool]:
+    def _reach(self, member: Place) -> Line:
+        """Does a datagram to the address of the member that would run here arrive at its port?"""
+        at = f"UDP port {member.port} of {member.address}" + (f", as {member.told[0]}:{member.told[1]}" * member.apart)
+        try:
+            own = unicast_socket(member.address, member.port)
+        except OSError as error:
+            return Line(NOTE, "port", f"{at}: not tried ({error.strerror})")
+        host, port = member.told
+        question = pack(HELLO_BYTES, t="reach", token=self._token, proof=self._proof, host=host, port=port)
+        with own:
+            for _ in range(TRIES):
+                self._send(question)
+                if any(fields.get("t") == "reached" for fields in self._received(own, ANSWER_S)):
+                    return Line(OK, "port", f"{self.host} reaches {at}")
+        return Line(FAIL, "port", f"{self.host} does not reach {at}", codes.SILENT_ADDRESS)
+
+    def _multicasts(self, needed: bool) -> Generator[Line, None, bool]:
         """Returns whether they pass both ways."""
         before = self._count("heard")
         self._sing(SONGS)
         there = self._count("heard") - before
         here = self._songs(SONGS)
         said = f"{self.group}: {there} of {SONGS} arrive there, {here} of {SONGS} here"
-        if not there and not here:
+        if not needed:
+            why = 'transport="auto" would send each message once for all' if there and here else "none is needed"
+            yield Line(NOTE, "multicast", f"{said}: {why}")
+        elif not there and not here:
             yield Line(FAIL, "multicast", said, codes.NO_MULTICAST)
         elif not there:
             yield Line(FAIL, "multicast", f"{said}: {self.host} does not hear us", codes.MULTICAST_NOT_THERE)
