@@ -126,3 +126,43 @@ def test_a_family_of_storms_draws_such_groups_too():
 def test_any_seed_may_have_deaf_pairs_whatever_its_kind_of_partition():
     drawn = [Options.draw(seed) for seed in range(PINNED + 1, PINNED + 101)]
     assert {one.partition for one in drawn if one.islands and one.family != "islands"} == {"merge", "primary"}
+
+
+def firewalled(partition="merge", transport="auto", first=True):
+    """Two members, and one that all hear and that hears nothing, as behind a firewall; ``first``: this one founds a
+    group before the others start."""
+    world = World(quiet(members=1 if first else 2, transport=transport, rate=20, partition=partition))
+    deaf = 0 if first else 2
+    world.network.cut = {(each, deaf) for each in range(3) if each != deaf}
+    world.plan()
+    world.clock.run(SECOND)
+    while len(world.nodes) < 3:
+        world.start_node(f"later {len(world.nodes)}")
+    world.clock.run(13 * SECOND)
+    return world, world.nodes[deaf], [node for node in world.nodes if node.index != deaf]
+
+
+@pytest.mark.parametrize("transport", first_quick(["auto", "multicast"]))
+def test_a_group_that_hears_nobody_keeps_nobody_from_founding_one_and_is_told_of(transport):
+    world, deaf, others = firewalled(transport=transport)
+    assert [len(node.view.members) for node in others] == [2, 2] and len(deaf.view.members) == 1
+    said = "is heard, and answers nothing: datagrams from here do not arrive there. A firewall on that machine"
+    assert all(any(said in text for text in node.record.warnings) for node in others)
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_none_is_founded_beside_a_primary_group_that_hears_nobody_and_the_join_says_why():
+    world, _, others = firewalled(partition="primary")
+    assert [node.view for node in others] == [None, None]
+    assert all("is heard, and answers nothing" in node.endpoint.lacks for node in others)
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_a_group_names_another_one_that_is_heard_and_does_not_answer():
+    """Or that asks for no merge, and should."""
+    world, _, others = firewalled(first=False)
+    world.clock.run(35 * SECOND)
+    assert [len(node.view.members) for node in others] == [2, 2]
+    said = [text for node in others for text in node.record.warnings if "is heard, and does not answer" in text]
+    assert len(said) == 1 and said[0].endswith("(SC3212)")
+    assert not world.settle() and not list(check_safety(world.records))

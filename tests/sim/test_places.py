@@ -67,3 +67,45 @@ def test_an_address_is_adopted_only_if_all_say_the_same_and_the_port_is_ours():
 @pytest.mark.parametrize("seed", range(3))
 def test_storms_of_translated_members_violate_nothing(seed):
     assert not simulate(Options.draw(seed + 1, family="translated")).violations
+
+
+def test_a_member_that_nobody_reaches_at_its_address_founds_nothing_beside_the_group_and_says_so():
+    world = World(quiet(members=1, transport="unicast", translated="ports", keyed=True, unpublished=True, rate=1))
+    world.plan()
+    world.clock.run(SECOND)
+    world.start_node("silent")
+    world.clock.run(SECOND + SECOND // 2)
+    plain, silent = world.nodes
+    assert not silent.endpoint.lacks, "datagrams may have been lost"
+    world.clock.run(4 * SECOND)
+    assert len(plain.view.members) == 1 and silent.view is None
+    assert silent.endpoint.lacks.endswith("correct advertise= (SC4302)")
+    assert [text for text in silent.record.warnings if "SC4302" in text] == [silent.endpoint.lacks]
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_one_that_founded_a_group_alone_is_told_that_nobody_reaches_it():
+    world = World(
+        quiet(members=2, transport="unicast", translated="ports", keyed=True, unpublished=True, rate=1, apart_ns=SECOND)
+    )
+    world.plan()
+    world.clock.run(SECOND)
+    assert [len(node.view.members) for node in world.nodes] == [1, 1]
+    world.clock.run(8 * SECOND)
+    plain, silent = world.nodes
+    assert [len(node.view.members) for node in world.nodes] == [1, 1]
+    assert any("SC4302" in text for text in silent.record.warnings)
+    assert not any("SC4302" in text for text in plain.record.warnings)
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_a_member_that_is_reached_at_its_address_never_says_otherwise():
+    """Each answer comes there, and as a copy to the port from which the member was heard."""
+    world = World(quiet(members=2, transport="unicast", translated="ports", keyed=True, rate=20, found=3))
+    world.plan()
+    for _ in range(10):
+        world.clock.run(world.clock.now + 300 * MS)
+        _, node = world.nodes
+        node.endpoint.machines.lifecycle.heard_place(b"some port")
+    assert node.view is None and "SC4302" not in node.endpoint.lacks
+    assert not any("SC4302" in text for text in node.record.warnings)

@@ -103,6 +103,28 @@ def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_dat
 
 
 @pytest.mark.long
+def test_with_a_key_the_error_says_that_nothing_comes_to_the_advertised_address(network, tmp_path):  # noqa: F811
+    pytest.importorskip("nacl")
+    from seqcast.config.keys import make
+
+    name, made = cluster(), tmp_path / "key"
+    make(made)
+    common = {"transport": "unicast", "seeds": "10.99.0.2", "key": str(made)}
+    b = Talker(network[1], name, "b", **common)
+    try:
+        with translated(network[0], RANDOM):
+            await_([b], lambda: b.members() == ["b"])
+            settings = repr(common | {"join_timeout_s": 3.0, "advertise": f"{OUTSIDE}:47999"})
+            with python(network[0], "-c", JOIN, name, INSIDE, settings) as a:
+                said, _ = a.communicate(timeout=LIMIT_S)
+        assert f"members hear this one, from {OUTSIDE}:" in said and "(SC4302)" in said
+        assert f"their datagrams to {OUTSIDE}:47999 (advertise=) do not arrive here" in said
+        assert b.members() == ["b"]
+    finally:
+        b.end()
+
+
+@pytest.mark.long
 def test_a_member_takes_the_address_at_which_others_see_it_if_hosts_are_translated(network):  # noqa: F811
     with translated(network[0], KEPT), pair(network) as (a, b):
         meet(a, b)

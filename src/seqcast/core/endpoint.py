@@ -15,8 +15,9 @@ from typing import Any
 import seqcast.codes as codes
 from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import Join
+from seqcast.core.frames.joining import Join, Seen
 from seqcast.core.frames.kinds import Frame, dump, load_from
+from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.traits import TRAITS
 from seqcast.core.frames.view import NewView, ViewWanted
 from seqcast.core.holdups import Holdups
@@ -290,9 +291,19 @@ class Endpoint:
                 context = self.context
                 if context.view is None and received.sender != context.me.id and len(self.answered) < BOOK_MAX:
                     self.answered[known] = None
+                if received.sender != context.me.id and self._shows_address(frame):
+                    self.machines.lifecycle.reached()
                 self._router.route(frame, received.sender, known)
+                if known != received.address:
+                    self._router.echo(frame, received.sender, received.address)
         except RemoteProtocolError:
             self.context.counters["frames_bad"] += 1
+
+    def _shows_address(self, frame: Frame) -> bool:
+        """Has this frame come because the address that we state leads here? Some frames go to where we were heard, and
+        where multicast may work, others go to everyone."""
+        elsewhere = (Seen, Met) if self.context.settings.unicast else (Seen, Met, Join, Beacon)
+        return not isinstance(frame, elsewhere)
 
     def _is_proven(self, frame: Frame, received: FrameReceived, came: Signed) -> bool:
         """Does the sender of a frame show its identity, if there are any and the frame needs one?"""

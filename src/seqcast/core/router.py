@@ -222,6 +222,18 @@ class Router:
 
     # ---- JOIN: actions
 
+    def echo(self, frame: Frame, sender: int, source: bytes) -> None:
+        """The sender names another address than the source of its frame, and shows that it may. If an answer to that
+        address is due, the source is told, too: nothing else would show the sender that its address is wrong."""
+        context = self.context
+        if context.view is None or sender in context.infos:
+            return
+        match frame:
+            case Join() if self.is_to_answer(frame, None):
+                context.send(Seen(source, frame.nonce), sender, source)
+            case Beacon() if context.settings.unicast:  # elsewhere multicasts may be all that its sender gets
+                context.send(Seen(source, frame.nonce), sender, source)
+
     def say_seen(self, frame: Join, sender: int, address: bytes) -> None:
         self.context.send(Seen(address, frame.nonce), sender, address)
 
@@ -343,7 +355,7 @@ class Router:
 
     def note_group(self, frame: Beacon, _sender: int, address: bytes) -> None:
         self.machines.book.named([address, *frame.members], self.context.now)
-        self.machines.lifecycle.heard_group()
+        self.machines.lifecycle.heard_beacon(address)
 
     def note_member(self, _frame: Beacon, sender: int, _address: bytes) -> None:
         self.machines.membership.seen_here(sender)
@@ -706,7 +718,7 @@ def _refuse_version(machines: Machines, frame: OtherVersion, sender: int, addres
 
 def _heed_wait(machines: Machines, frame: Wait, _: int, __: bytes) -> None:
     machines.book.named(frame.members, machines.context.now)
-    machines.lifecycle.heard_group(frame.blocked)
+    machines.lifecycle.heard_answer(frame.blocked)
     machines.lifecycle.heard_cookie(frame.cookie)
     machines.lifecycle.heard_place(frame.seen)
 

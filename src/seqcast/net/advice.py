@@ -15,6 +15,7 @@ from seqcast.net.interface import fault
 
 STRANGE = ("drop_short", "drop_magic", "drop_version", "drop_group", "drop_key")
 """Counters of datagrams that no member of this group can have sent."""
+AUTO = ", and with seeds= (else they may be at any port)"
 FOUNDS_ALONE = (
     'partition="primary" with found=1: this process founds a group by itself when it hears none, even after a restart '
     "while cut off from the running one: then two groups exist. Set found= to a majority of the intended members on "
@@ -89,8 +90,9 @@ def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: It
     fate = discovery.said(answered)
     return Advice(
         f"{trouble + '. ' if trouble else ''}This member is at {describe_address(driver.address)}, and "
-        f"{fate}. Are the other members running, with the same cluster name, transport, port and "
-        f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member",
+        f"{fate}. Are the other members running, with the same cluster name, transport, port and ip_version"
+        f"{AUTO * (config.transport == 'auto')}? Check that firewalls pass UDP to the ports {first} to {last} of each "
+        "member",
         bool(trouble) or discovery.is_in_doubt(driver.address, answered),
     )
 

@@ -218,13 +218,15 @@ def _islands(rng: random.Random) -> Drawn:
 def _translated(rng: random.Random) -> Drawn:
     """Addresses of every second member are translated on the way to others."""
     what = rng.choice(("hosts", "ports"))
-    return calm(
+    drawn = calm(
         transport="unicast", translated=what, keyed=what == "ports", members=rng.choice((2, 3, 4, 5)),
         duration_ns=rng.choice((1, 3)) * SECOND, rate=100, spread_ns=rng.choice((0, 500 * MS)),
         loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 1)), restarts=rng.choice((0, 1)),
         leaves=rng.choice((0, 1)), partitions=rng.choice((0, 1, 2)), rejoins=8,
         partition=rng.choice(("merge", "merge", "primary")), state=rng.random() < 0.3,
     )  # fmt: skip
+    drawn["unpublished"] = what == "ports" and rng.random() < 0.3
+    return drawn
 
 
 def _paths(rng: random.Random) -> Drawn:

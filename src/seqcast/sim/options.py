@@ -136,6 +136,7 @@ class Options:
             those of others that are gone; after the faults all are told the place of one that lives.
         translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", newly
             for each pair, and this member says where it is reached; "": nothing is.
+        unpublished: until the faults are over, nobody reaches a member there.
         apart_ns: the first half of the processes and the second do not hear each other for this long: two groups.
         split: of a primary partition: into how many sides the network splits after the other faults, until each member
             has continued or knows of its block; 0: no split.
@@ -252,6 +253,7 @@ class Options:
     identities: bool = False
     lies: float = 0.0
     translated: str = ""
+    unpublished: bool = False
     family: str = ""
     filtered: str = ""
 

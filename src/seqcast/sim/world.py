@@ -203,9 +203,14 @@ class World:
             if node is not source and self.network.multicasts(source.index, node.index):
                 self.network.carry(source.index, node.index, node.receive, datagram, source.source(node.index))
 
+    def _is_unpublished(self, node: Process | OperatorProcess, to: bytes) -> bool:
+        if not self.options.unpublished or self.network.healed or not isinstance(node, Process):
+            return False
+        return to == node.public and node.endpoint.context.settings.advertised
+
     def unicast(self, source: Process | OperatorProcess, to: bytes, datagram: bytes) -> None:
         node = self.by_address.get(to) or self.by_address.get(b"sim" + to[3:])  # the port of a pair leads back to it
-        if node is None:
+        if node is None or self._is_unpublished(node, to):
             return
         ready = self.faults.leader_falls and isinstance(frame(datagram, self.sealings), MergeReady)
         if ready and isinstance(node, Process):

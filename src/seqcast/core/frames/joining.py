@@ -148,7 +148,8 @@ class Wait:
 @control("seen", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """To the sender of a JOIN or BEACON: the frame came from this address, names another one, and does not count."""
+    """To the sender of a JOIN or BEACON: the frame came from this address, and names another one. With a key it counts,
+    and is answered there, too; otherwise it does not count."""
 
     seen: Address
     nonce: Id = 1

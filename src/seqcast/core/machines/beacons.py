@@ -44,6 +44,8 @@ APART_NS_MAX = 600_000_000_000
 """A view that could not be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
 LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
+PASSIVE = 2
+"""Longest pauses between two merges, after which such a one is taken not to hear us."""
 MEET_BEACONS = 3
 """After this many beacons of one view, coordinators are not expected to meet by multicast any more."""
 REPEATS = 100
@@ -198,6 +200,12 @@ class Beacons:
             for member, seen in self.heard.items()
             if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
         }
+
+    def passive(self) -> list[bytes]:
+        """Where coordinators with lower ids are that have asked for no merge in all this time: they do not hear us."""
+        old = self.context.now - PASSIVE * self.context.settings.merge_back_off_ns_max
+        lower = [seen for member, seen in self.heard.items() if member < self.context.me.id and seen.first_ns < old]
+        return [seen.address for seen in lower] if self.initiator.membership.acting() else []
 
     def gathered_ns(self, others: Others) -> int:
         """When all coordinators that hear us have had time to answer."""

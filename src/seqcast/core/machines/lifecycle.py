@@ -64,6 +64,7 @@ class LifecycleEvent(Enum):
     OTHER_KEY = auto()
     UNPROVEN = auto()
     PLACE = auto()
+    ECHO = auto()
     JOIN_AGAIN = auto()
     REFUSED = auto()
     VIEW = auto()
@@ -106,6 +107,12 @@ HISTORY = "history"
 """Cause of a refusal by the joiner itself, which nobody sends."""
 WITHDRAWALS = 3
 """So often a joiner that gives up says so, at once: nobody answers this."""
+NO_ECHO = NEVER, b""
+NO_BEACONS = -NEVER, -NEVER
+DEAF = (
+    "A firewall on that machine, or on the way to it, must pass UDP in both directions (see `seqcast doctor --with`), "
+    "or the process hangs"
+)
 S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
@@ -154,6 +161,9 @@ class Lifecycle(TableMachine):
         self.places: dict[bytes, int] = {}  # addresses at which others see us, and ns when one said so last
         self.adopted = False  # our address is one of those
         self.misplaced = False  # we have warned of the others
+        self.deaf = ""  # the warning of a group that does not hear us
+        self.beacons = NO_BEACONS  # since when and until when a group was heard that does not answer
+        self.echo: tuple[int, bytes] = NO_ECHO  # since when members hear us and do not reach us, and where they hear us
 
     @property
     def seeking(self) -> bool:
@@ -187,6 +197,31 @@ class Lifecycle(TableMachine):
         """WAIT, or a beacon: a group exists; ``blocked``: why nobody is admitted now."""
         self.fire(E.GROUP, blocked)
 
+    def heard_beacon(self, address: bytes) -> None:
+        """A group exists. If that answers no JOIN for long, nothing from here arrives there, so this joiner founds a
+        group beside it, unless there may be only one.
+
+        Timeline without this: a firewall on c's machine drops all that comes. c hears nobody, and founds a group alone.
+        From then on nobody who hears c's beacons founds another one, and none of them can join c's.
+        """
+        now, seen, (since, last) = self.context.now, self.context.settings.group_seen_ns, self.beacons
+        since = since if now - last <= seen else now
+        self.beacons = since, now
+        deaf = now - since >= seen * 3 // 2
+        if deaf and not self.deaf and self.seeking:
+            self.deaf = (
+                f"the group of {place_of(address)} is heard, and answers nothing: datagrams from here do not arrive "
+                f"there. {DEAF}"
+            )
+            self.context.emit(Warn(codes.APART(self.deaf)))
+        if not deaf or self.context.primary:
+            self.heard_group()
+
+    def heard_answer(self, blocked: str) -> None:
+        """WAIT: a group exists, and hears us."""
+        self.beacons, self.deaf = NO_BEACONS, ""
+        self.heard_group(blocked)
+
     def heard_cookie(self, cookie: int) -> None:
         """Of a WAIT: only JOINs that return the cookie count, so the next JOIN is sent at once."""
         if self.seeking and self.cookie == NO_COOKIE != cookie:
@@ -204,8 +239,18 @@ class Lifecycle(TableMachine):
         self.fire(E.UNPROVEN, address, doubt)
 
     def heard_place(self, address: bytes) -> None:
-        """Somebody sees us at this address."""
-        self.fire(E.PLACE, address)
+        """Somebody sees us at this address.
+
+        With a key others believe our ``advertise``, and answer there. Only a copy of that answer comes this way, so if
+        the answers themselves do not arrive, nobody reaches us.
+        """
+        settings = self.context.settings
+        believed = settings.advertised and settings.exchange is not None
+        self.fire(E.ECHO if believed and self.is_another(address) else E.PLACE, address)
+
+    def reached(self) -> None:
+        """A frame has come to our stated address."""
+        self.echo = NO_ECHO
 
     def begin_with(self, first: NewView | None) -> None:
         """The votes of those that started again decided on a first view of ours; None: not yet."""
@@ -320,6 +365,9 @@ class Lifecycle(TableMachine):
     def is_minority(self, minority: bool) -> bool:
         return minority
 
+    def is_alone(self, _place: bytes) -> bool:
+        return len(self.context.members) == 1
+
     # ---- actions
 
     def begin(self) -> None:
@@ -352,6 +400,13 @@ class Lifecycle(TableMachine):
     def note_place(self, address: bytes) -> None:
         if address in self.places or len(self.places) < PLACES_MAX:
             self.places[address] = self.context.now
+
+    def note_echo(self, address: bytes) -> None:
+        """A member hears us, so there is a group, as with WAIT."""
+        if self.echo is NO_ECHO:
+            self.echo = self.context.now, address
+        if self.seeking:
+            self.note_group("")
 
     def withdraw(self, *_: object) -> None:
         """Timeline without this: with ``found=2``, b votes for a. The join of a times out, its process ends, and is
@@ -418,9 +473,24 @@ class Lifecycle(TableMachine):
             "host)" + (f"; if nothing translates addresses, leave advertise= out: {own} is wrong" if given else "")
         )
 
+    def _unreached(self) -> str:
+        """The remedy if members hear us, and their answers do not come to our stated address; "": they do."""
+        since_ns, source = self.echo
+        if self.context.now - since_ns < self.context.settings.joiner_seen_ns:
+            return ""
+        return (
+            f"members hear this one, from {place_of(source)}, and their datagrams to "
+            f"{place_of(self.context.me.address)} (advertise=) do not arrive here: publish the port there, open the "
+            "firewall for it, or correct advertise="
+        )
+
     def _lacks(self) -> str:
         if translated := self._translated():
             return codes.TRANSLATED(translated)
+        if self.deaf:
+            return codes.APART(self.deaf)
+        if unreached := self._unreached():
+            return codes.SILENT_ADDRESS(unreached)
         if self.keeper.lacks:
             return self.keeper.lacks
         found, names = self.context.settings.found, sorted(self.peers)
@@ -462,6 +532,11 @@ class Lifecycle(TableMachine):
         if (translated := self._translated()) and not self.misplaced:
             self.misplaced = True
             self.context.emit(Warn(codes.TRANSLATED(translated)))
+
+    def warn_of_silence(self, *_: object) -> None:
+        if (unreached := self._unreached()) and not self.misplaced:
+            self.misplaced = True
+            self.context.emit(Warn(codes.SILENT_ADDRESS(unreached)))
 
     def warn_of_few(self) -> None:
         late = self.context.now > self.discovered_ns + self.context.settings.joiner_seen_ns
@@ -614,6 +689,15 @@ class Lifecycle(TableMachine):
             "the members of our view see us at our address, and others do not",
         ),
         (None, E.PLACE, None, IGNORED, "our stated address is right, or the frame is late"),
+        (S.SEEKING, E.ECHO, None, note_echo, "a member hears us, and answers at our stated address, too"),
+        (
+            S.IN,
+            (E.ECHO, is_alone),
+            None,
+            (note_echo, warn_of_silence),
+            "others hear our beacons, and answer at our stated address, too",
+        ),
+        (None, E.ECHO, None, IGNORED, "the members of our view reach us"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         ((S.OUT, S.SEEKING), E.OTHER_KEY, None, note_key, "somebody uses this cluster with another key, or without"),
@@ -629,7 +713,7 @@ class Lifecycle(TableMachine):
             (ask, warn_of_few, recall),
             "none is founded beside a group that was: its last view is closed",
         ),
-        (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, (ask, warn_of_place), "JOIN is not answered yet"),
+        (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, (ask, warn_of_place, warn_of_silence), "JOIN is not answered yet"),
         (
             S.SEEKING,
             (E.JOIN_AGAIN, hears_another_version),

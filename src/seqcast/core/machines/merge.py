@@ -33,6 +33,7 @@ from seqcast.core.machines.beacons import HEARD_MAX, Beacons, Others
 from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import UNICAST_PORTS
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
+from seqcast.core.machines.lifecycle import DEAF
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
 from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
@@ -43,6 +44,8 @@ from seqcast.types import Member
 FRUITLESS_MAX = 16
 FRUITLESS_TOLD = 4
 """After this many merges of one leader in vain, the application is told."""
+SILENT_TOLD = 4
+"""The same, after this many requests for a merge without any answer."""
 FOLLOWED = 2
 """How long a leader is followed, in merge deadlines: by then the leader has completed the merge, or leads none."""
 APART_BEACONS = 10
@@ -108,6 +111,7 @@ class Merger(TableMachine):
         self.said = (0, 0)  # attempt whose cut the leader was told of
         self.taken: MergeId = NO_MERGE
         self.vain: dict[int, tuple[int, int]] = {}  # leaders that are not heard: when they asked first, and last
+        self.silent: dict[int, int] = {}  # coordinators that answered none of our last requests: how many
         self.failed: dict[int, int] = {}  # leaders whose merges we followed in vain since the last one: how many
         self.told: dict[str, None] = {}  # warnings since then
 
@@ -121,6 +125,7 @@ class Merger(TableMachine):
     def receive(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
         ours, me = frame.merge == self.merge, self.context.me.id
+        self.silent.pop(sender, None)
         by_leader = (sender, address) == self.leader
         match frame:
             case MergeAsk():
@@ -177,6 +182,7 @@ class Merger(TableMachine):
         now, settings = self.context.now, self.context.settings
         if merged:
             self.merged_ns, self.parted, self.fruitless, self.failed, self.told = now, {}, 0, {}, {}
+            self.silent = {}
         elif now - self.merged_ns >= settings.merge_back_off_ns_max:
             self.pause_ns, self.parted = settings.merge_back_off_ns, {}
         else:
@@ -291,6 +297,8 @@ class Merger(TableMachine):
 
     def consider(self, *_: object) -> None:
         """Leads a merge if possible, on our turn."""
+        for address in self.beacons.passive():
+            self._warn_of_deaf(address)
         self.fire(E.CONSIDER, self.beacons.others())
 
     def gather(self, others: Others) -> None:
@@ -315,7 +323,18 @@ class Merger(TableMachine):
 
     def drop_silent(self) -> None:
         for member in [member for member in self.asked if member not in self.ready or not self._holds()]:
+            self._count_silent(member)
             self._cancel(member, "")
+
+    def _count_silent(self, member: int) -> None:
+        """Both groups would otherwise stay apart without a word."""
+        if member in self.ready:
+            return
+        if len(self.silent) >= HEARD_MAX and member not in self.silent:
+            return
+        self.silent[member] = self.silent.get(member, 0) + 1
+        if self.silent[member] >= SILENT_TOLD:
+            self._warn_of_deaf(self.asked[member][1])
 
     def turn_away(self, frame: MergeReady, sender: int, _address: bytes) -> None:
         """Its subgroup cannot join in."""
@@ -436,7 +455,17 @@ class Merger(TableMachine):
 
     def _warn_of(self, address: bytes, what: str) -> None:
         """Once for each host, so that a stranger with many ids does not fill the log."""
-        text = f"{host_of(address) or 'a member'} asks again and again to merge its group with this one, {what}"
+        self._warn_once(
+            f"{host_of(address) or 'a member'} asks again and again to merge its group with this one, {what}"
+        )
+
+    def _warn_of_deaf(self, address: bytes) -> None:
+        self._warn_once(
+            f"{host_of(address) or 'a member'} has another group of this cluster, and is heard, and does not answer: "
+            f"datagrams from here do not arrive there. {DEAF}"
+        )
+
+    def _warn_once(self, text: str) -> None:
         if text not in self.told and len(self.told) < HEARD_MAX:
             self.told[text] = None
             self.context.emit(Warn(codes.APART(text)))
