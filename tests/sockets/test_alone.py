@@ -33,7 +33,7 @@ def test_a_member_that_founds_a_group_alone_says_so_in_one_line(caplog):
     with group_of(2):
         (record,) = founded(caplog)
         assert record.levelno == logging.INFO
-        assert record.getMessage().startswith("a: ") and "IGMP snooping" in record.getMessage()
+        assert record.getMessage().startswith("a: ") and "`seqcast doctor`" in record.getMessage()
         assert record.getMessage().endswith(" (SC4005)") and "\n" not in record.getMessage()
 
 

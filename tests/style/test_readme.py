@@ -11,6 +11,7 @@ from pathlib import Path
 
 import measurements
 import pytest
+from netns import network  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -82,8 +83,12 @@ def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_p
     assert [line for line in ended(tail) if not line.startswith("--")] == ["first", "second", "third"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
-def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tmp_path):
+@pytest.mark.multicast
+@pytest.mark.netns
+def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tmp_path, network):  # noqa: F811
+    """On a machine with a network: on loopback alone, no line says that the first member found no other one."""
+    del environment["SEQCAST_INTERFACE"]
+
     def shown(text):
         """A terminal's command and its output."""
         blocks = re.findall(r"```\n\$ (.*?)```", README, re.S)
@@ -94,11 +99,12 @@ def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tm
         return re.sub(r"in [\d.]+ s \([\d,]+", "in T s (N", line)
 
     command, expected = shown("seqcast tail")
-    first = start(["sh", "-c", f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
+    terminal = [*network[0].prefix, "sh", "-c"]
+    first = start([*terminal, f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
     lines = [first.stdout.readline().rstrip()]
     command, told = shown("seqcast send")
     there = {**environment, "SEQCAST_DISCOVERY_S": "1"}  # it must not form another group, however busy this one is
-    second = start(["sh", "-c", command], there, tmp_path, stderr=subprocess.STDOUT)
+    second = start([*terminal, command], there, tmp_path, stderr=subprocess.STDOUT)
     assert [without_times(line) for line in ended(second)] == [without_times(line) for line in told]
     while len(lines) < len(expected):
         lines.append(first.stdout.readline().rstrip())

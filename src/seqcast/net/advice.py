@@ -21,6 +21,7 @@ FOUNDS_ALONE = (
     "while cut off from the running one: then two groups exist. Set found= to a majority of the intended members on "
     "all of them, such as found=2 of 3"
 )
+MAYBE_FIRST = "If others run, `seqcast doctor` finds the reason"
 
 
 class Advice(NamedTuple):
@@ -50,9 +51,9 @@ def what_to_check(
     if cause := empty_bridge(interface) or fault(driver) or _on_another_interface(driver, cluster):
         return Advice(cause, True)
     return Advice(
-        "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
-        f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
-        "and from multicast addresses, and that switches with IGMP snooping have a querier",
+        "Check that other members run with the same cluster name, address, port and ip_version, in the network of "
+        f"this one's interface {interface}; that firewalls pass UDP to and from multicast addresses; and that switches "
+        "with IGMP snooping have a querier",
         False,
     )
 
@@ -90,8 +91,8 @@ def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: It
     fate = discovery.said(answered)
     return Advice(
         f"{trouble + '. ' if trouble else ''}This member is at {describe_address(driver.address)}, and "
-        f"{fate}. Are the other members running, with the same cluster name, transport, port and ip_version"
-        f"{AUTO * (config.transport == 'auto')}? Check that firewalls pass UDP to the ports {first} to {last} of each "
+        f"{fate}. Check that other members run with the same cluster name, transport, port and ip_version"
+        f"{AUTO * (config.transport == 'auto')}, and that firewalls pass UDP to the ports {first} to {last} of each "
         "member",
         bool(trouble) or discovery.is_in_doubt(driver.address, answered),
     )

@@ -16,7 +16,7 @@ from seqcast.config import Config
 from seqcast.config.derive import reach
 from seqcast.core.endpoint import Endpoint
 from seqcast.errors import JoinRefused, JoinTimeout, NotMember
-from seqcast.net.advice import FOUNDS_ALONE, Advice, strangers, what_to_check
+from seqcast.net.advice import FOUNDS_ALONE, MAYBE_FIRST, Advice, strangers, what_to_check
 from seqcast.net.discovery import Discovery
 from seqcast.net.interface import fault
 from seqcast.net.standing import Standing
@@ -124,13 +124,11 @@ class Joining:
             cluster = self._endpoint.context.cluster
             others = f", and {strange} of other groups did: is the name of this one, {cluster!r}, right?"
             advice = self._what_to_check()
+            likely = not (strange or advice.found or self._discovery)  # this is the first member
             log.log(
-                logging.INFO if self._driver.loopback and not (strange or advice.found) else logging.WARNING,
-                codes.NOBODY_HEARD(
-                    "%s: founded the group alone: no datagram of another member came in discovery_s=%g s%s. If other "
-                    "members are running: %s"
-                ),
-                name, config.discovery_s, others if strange else "", advice.text,
+                logging.INFO if self._driver.loopback and likely else logging.WARNING,
+                codes.NOBODY_HEARD("%s: founded the group alone: no datagram of another member came in %g s%s. %s"),
+                name, config.discovery_s, others if strange else "", MAYBE_FIRST if likely else advice.text,
             )  # fmt: skip
 
     def _what_to_check(self) -> Advice:
