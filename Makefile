@@ -88,6 +88,7 @@ docs: $(VENV)/.built ## the documentation as a site in site/, with the reference
 	$(BIN)/python -m pip install --quiet 'seqcast[docs]'
 	$(BIN)/python docs/render.py
 	$(BIN)/zensical build --clean --strict
+	! grep -q __pyx site/api.html # compiled modules are described by their stubs
 
 clean: ## everything that was built, and the environment
 	rm -rf build dist site $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build tests/interleave/build tests/cross/build

@@ -61,11 +61,14 @@ class Message:
         transitional: bool = False,
     ) -> None: ...
     @property
-    def payload(self) -> bytes: ...
+    def payload(self) -> bytes:
+        """The bytes that were sent."""
     @property
-    def sender(self) -> Member: ...
+    def sender(self) -> Member:
+        """The member that sent the message, perhaps this one."""
     @property
-    def view_id(self) -> ViewId: ...
+    def view_id(self) -> ViewId:
+        """The view in which the message was sent and delivered."""
     @property
     def seqno(self) -> int:
         """Seqno of the sender's packet in which the message ends."""

@@ -72,7 +72,7 @@ def join(
     Args:
         cluster: name of the group; the same on every member.
         name: name of this member, unique in the group. Default: host name and process id.
-        order: "total" (default, brought about as "records"), "records", "sequencer", "total-1999" or "grant": all
+        order: "total" (default, implemented as "records"), "records", "sequencer", "total-1999" or "grant": all
             members deliver all messages in one order; "causal": a message comes after all that its sender received
             before the send; "fifo": each sender's messages are in order. The same on every member. An ``OrderPolicy``:
             "records", and this member orders by that policy whenever it is in charge. docs/guarantees.md has the cost
@@ -80,8 +80,8 @@ def join(
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends a copy to each joiner, exactly that of the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
-            view on are received afterwards. The first member of a group does not call of a group. ``set_state`` is
-            called again when a partition heals, on members that take over the merged state or, if not every handler has
+            view on are received afterwards. The first member starts with its own state. ``set_state`` is called again
+            when a partition heals, on members that take over the merged state or, if not every handler has
             ``merge_state``, that of the larger side. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group, so that the application can finish work that
