@@ -55,8 +55,7 @@ typedef struct {
     int64_t heartbeat_ns;
     int64_t suspect_ns; /* silence after which SC_EVENT_SUSPECT is raised ... */
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
-    int64_t
-        install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
+    int64_t install_ns; /* so long after a view, a member still in the previous one, or in none, counts as alive */
     int64_t slow_ns; /* a receiver that holds senders up for this long is reported as too slow; 0: none is */
     uint32_t skips; /* 1: such a receiver stays in the group, and skips messages instead */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
@@ -136,8 +135,8 @@ uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a
  * member that multicasts the others' forwards: until then they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
-uint32_t
-sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view on the wire; 0: there is none yet */
+/* Of a full packet of this view on the wire; 0: there is none yet. */
+uint32_t sc_engine_packet_bytes(const sc_engine *e);
 /* Bytes of the largest packet that reaches each member from each, as far as is known; 0: nothing is. */
 uint32_t sc_engine_path_bytes(const sc_engine *e);
 /* Paths may carry less than before: measures them at once. */

@@ -3,8 +3,8 @@
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-static uint64_t offset_at(const sc_sending *s,
-                          uint64_t i) { /* volatile: read once, so that the checked value is the one used */
+/* Volatile: read once, so that the checked value is the one used. */
+static uint64_t offset_at(const sc_sending *s, uint64_t i) {
     return s->wide ? (uint64_t)((const volatile int64_t *)s->offsets)[i]
                    : (uint64_t)((const volatile int32_t *)s->offsets)[i];
 }

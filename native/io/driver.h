@@ -1,7 +1,7 @@
 /* The driver: sockets, clock and threads around one engine.
  *
- * One thread at a time has the *receive role*: to wait on the sockets, pass received datagrams to the engine, runs its
- * timers and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it
+ * One thread at a time has the *receive role*: to wait on the sockets, pass received datagrams to the engine, run its
+ * timers and transmit. A caller that waits (for a message, for credit) takes the role, so that a message reaches it
  * without a change of thread; while no caller waits, the I/O thread has that role. While callers come and go, the I/O
  * thread stands by in ticks of `tick_ns` and takes over when no caller drove for a whole tick; while a caller blocks
  * for long the I/O thread sleeps until that caller leaves. A caller that begins to wait meanwhile has no timer: the I/O

@@ -1,4 +1,4 @@
-/* Naps, polls and yields. The constants were found by measurement; docs/latency.md has the figures. */
+/* Naps, polls and yields. The constants were found by trial; docs/latency.md shows what polls gain and cost. */
 #include "io/pace.h"
 
 /* Load is measured in periods of a millisecond. More bytes or packets than these in one: a load, under which naps

@@ -91,8 +91,7 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
     sc_fd set; /* polled by the loop: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: awake */
-    sc_atomic
-        untimed; /* and has no timer, so that the I/O thread is to wake the holder then; 0: has one, or is awake */
+    sc_atomic untimed; /* and has no timer, so that the I/O thread wakes the holder then; 0: has one, or is awake */
     sc_atomic covered_from; /* earliest deadline that the I/O thread covers for the holder; SC_NEVER: none */
     sc_atomic woken_by_io; /* the last wake-up came from the I/O thread */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */

@@ -1,9 +1,12 @@
-/* Sockets of one member: multicast in on a data port and a control port, unicast in on a third.
+/* Sockets of one member. The transport decides which:
  *
- * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address,
- * so that others see the member's address. Multicasts to the control port leave there, all else by a fourth socket with
- * the same address, if any. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
- * elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * - multicast: one each on the data port and the control port of the group, and one on a free port of the interface's
+ *   own address for unicasts; where the system allows, a fourth with that address, by which all but control leaves.
+ * - unicast: one for all, or two on one port, of which the second gets all but packets (`apart`).
+ *
+ * All datagrams leave from the member's own address, so that others see this one. Those that no router may divide leave
+ * by a socket of their own (`whole`). Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at
+ * run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #pragma once
 

@@ -15,8 +15,8 @@ typedef struct sc_tx_packet {
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
     uint64_t own_charged; /* the same of the packets that were packed here, not inserted */
     uint64_t ring_end; /* the next position of the byte ring (monotonic) */
-    uint64_t
-        message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
+    /* Seqno in which the message that continues after this packet began; else its own seqno + 1. */
+    uint64_t message_start;
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
     sc_slab *slab; /* a restamped forward or a record lies in a slab, own packets (NULL) in the byte ring */
     int64_t sent_at;

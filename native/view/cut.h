@@ -24,8 +24,8 @@ typedef struct {
 typedef struct {
     int lost; /* given up by the running cut: no wait of credit, and nothing is accepted from there */
     int uncounted; /* about to be given up: no wait of credit, but its missing packets are kept */
-    uint64_t
-        unicast_mark; /* of the own unicast stream to this member: the cut is reached only with this packet there */
+    /* Of the own unicast stream to this member: the cut is reached only with this packet there. */
+    uint64_t unicast_mark;
 } sc_peer_cut;
 
 void sc_cut_peer_begin(struct sc_peer *peer);
