@@ -330,7 +330,7 @@ def codes_page() -> str:
     for digit, kind in KINDS.items():
         rows = [
             [f"`{code.number}`", code.title, code.cause, code.remedy]
-            for code in CODES.values()
+            for code in sorted(CODES.values(), key=lambda code: code.number)
             if code.number[2] == digit
         ]
         if rows:
