@@ -15,14 +15,11 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from audit_story import A, B, C, D, E, Script, failed, relabel
 from journal_data import Row, journal, view
 
 from seqcast.journal import seals
 from seqcast.journal.places import find
-from seqcast.journal.roll import rewrite
 from seqcast.spark.auditing import check_cluster
 from seqcast.types import View
 
@@ -214,44 +211,6 @@ def test_with_safe_delivery_in_each_senders_own_order_all_have_the_same_too(
     assert failed(report) == named, report.as_text()
     if named:
         assert re.search(r"a delivered a's message 10000\.0 in view 2 .*, b did not", report.as_text())
-
-
-def as_version_6(path: Path) -> None:
-    """The journal as the release before wrote it."""
-    header = path / "journal.json"
-    fields = {key: value for key, value in seals.unseal(header.read_text()).items() if key != "safe"}
-    header.write_text(seals.seal({**fields, "schema_version": 6}) + "\n")
-    table = pq.read_table(path / "segment-000001.parquet").drop_columns(["transitional"])
-    metadata = {**(table.schema.metadata or {}), b"seqcast.schema_version": b"6"}
-    rewrite(path, 1, table.replace_schema_metadata(metadata))
-    views = path / "views.jsonl"
-    records = [seals.unseal(line) for line in views.read_text().splitlines()]
-    for record in records:
-        if record["closes"]:
-            record["closes"].pop("successor", None)
-    views.write_text("".join(seals.seal(record) + "\n" for record in records))
-
-
-@pytest.mark.parametrize(
-    ("fault", "named"),
-    [(None, set()), (crashed_swapped, {"total order"})],
-)
-def test_journals_of_the_version_before_are_audited_by_their_contents(
-    here: Any, tmp_path: Path, fault: Callable[[Recorded], None] | None, named: set[str]
-) -> None:
-    script = Recorded()
-    if fault:
-        fault(script)
-    top = script.write(tmp_path, payload="full")
-    for found in find([top]):
-        as_version_6(found.path)
-    journals = find([top])
-    assert {found.version for found in journals} == {6}
-    report = check_cluster(here, journals)
-    assert failed(report) == named, report.as_text()
-    batch = pa.Table.from_batches(journals[0].batches())
-    assert batch["transitional"].null_count == batch.num_rows and batch.schema.names[-1] == "payload"
-    assert not any(message.transitional for message in journals[0].messages())
 
 
 def test_a_message_of_a_journal_is_transitional_as_it_was_delivered(tmp_path: Path) -> None:

@@ -805,23 +805,6 @@ def test_a_live_segment_has_a_row_for_each_packet_and_reads_like_the_rolled_one(
     assert rolled["payload_hash"].to_pylist() == [columns.payload_hash(row.payload) for row in given]
 
 
-def test_journals_of_a_version_before_are_read_as_they_are(tmp_path: Path) -> None:
-    path = journal(tmp_path, A, [(V1, rows_of(1200))], payload="full")
-    before = table(path)
-    header = path / "journal.json"
-    header.write_text(seals.seal({**seals.unseal(header.read_text()), "schema_version": 7}) + "\n")
-    metadata = {b"seqcast.schema_version": b"7"}
-    journal_roll.rewrite(path, 1, before.replace_schema_metadata(metadata))
-    listed = seals.unseal((path / "segments.json").read_text())
-    del listed["rolled"][0]["last"]
-    seals.replace(path / "segments.json", listed)
-    assert table(path).num_rows == 1200
-    raw = pa.ipc.open_stream(as_live(path)).read_all()
-    assert "messages" not in raw.schema.names
-    assert journal_read.read(path).version == 7
-    assert table(path).replace_schema_metadata(before.schema.metadata).equals(before)
-
-
 def test_rolling_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where batches of the live segment have more rows, too."""
     monkeypatch.setattr(journal_roll, "ROW_GROUP_ROWS", 250)

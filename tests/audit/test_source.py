@@ -229,8 +229,7 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
 
 
 def test_a_stream_is_behind_by_the_time_of_its_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in a rolled segment, where it counts as if the rows had come evenly; a journal of an older version says only
-    when the segment ends."""
+    """Also in a rolled segment, where it counts as if the rows had come evenly."""
     second = 978_307_200
     monkeypatch.setattr(time, "time", lambda: second + 100.0)
     path = in_seconds(tmp_path)
@@ -239,15 +238,15 @@ def test_a_stream_is_behind_by_the_time_of_its_next_row(tmp_path: Path, monkeypa
     def behind(*spans: tuple[int, int], idx: int) -> float:
         """With the segments' first and last second."""
         segments = [
-            dataclasses.replace(each, first_ns=(second * bool(first) + first) * 10**9, last_ns=(second + last) * 10**9)
+            dataclasses.replace(each, first_ns=(second + first) * 10**9, last_ns=(second + last) * 10**9)
             for each, (first, last) in zip(journal.segments, spans, strict=False)
         ]
         return _behind(Found(Folders([]), dataclasses.replace(journal, segments=tuple(segments))), idx)["seconds"]
 
-    spans = (1, 1), (2, 12), (0, 20)
+    spans = (1, 1), (2, 12), (13, 20)
     assert behind(*spans, idx=0) == 99 and behind(*spans, idx=9) == 99
     assert [behind(*spans, idx=each) for each in (10, 15, 19)] == [98, 93, 89]
-    assert behind(*spans, idx=20) == 80
+    assert behind(*spans, idx=20) == 87
 
 
 def in_seconds(top: Path) -> Path:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path as Folder
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ from commands import call as run_command
 from engines import Net
 from halves import first_quick
 from journal_data import Row, journal, member, view
+from members import wait_until
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
 from seqcast._native.engine import SENT, Batch
@@ -603,6 +605,11 @@ def test_nothing_is_lost_if_the_kernel_drops_datagrams_and_both_paths_are_shown(
     assert figures["other_paths"][0]["retransmitted_packets"] > 0
 
 
+def has_io_thread(pid):
+    """A member that joins, or has joined."""
+    return any(name.read_text().startswith("seqcast-io") for name in Folder(f"/proc/{pid}/task").glob("*/comm"))
+
+
 @pytest.mark.long
 @linux
 def test_ctrl_c_ends_all_members():
@@ -618,7 +625,7 @@ def test_ctrl_c_ends_all_members():
         time.sleep(0.1)
         with contextlib.suppress(PathError):  # no child yet
             members = call("ps", "-o", "pid=", "--ppid", str(child.pid)).split()
-    time.sleep(1.5)  # they have joined, or are about to
+    wait_until(lambda: all(has_io_thread(pid) for pid in members))
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130 and "interrupted" in err and "Traceback" not in err

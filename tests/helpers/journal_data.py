@@ -15,7 +15,7 @@ from members import LIMIT_S
 from seqcast.core.orders import by_name
 from seqcast.journal import manifest, seals
 from seqcast.journal.live import MESSAGES, OF_RUN, live_schema
-from seqcast.journal.schema import HEADER_FILE, VERSION_KEY, segment_name
+from seqcast.journal.schema import HEADER_FILE, segment_name
 from seqcast.journal.stream import StreamWriter
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View, ViewId
@@ -151,8 +151,7 @@ def as_live(path: Path, number: int = 1, *, chunk: int = 500) -> Path:
     rolled = path / segment_name(number, "parquet")
     table = pq.read_table(rolled)
     live = rolled.with_suffix(".arrows")
-    version = int(table.schema.metadata[VERSION_KEY])
-    schema = live_schema("full" if "payload" in table.schema.names else "hash", version)
+    schema = live_schema("full" if "payload" in table.schema.names else "hash")
     stream = StreamWriter(live, schema)
     for batch in table.to_batches(max_chunksize=chunk):
         stream.write(_runs(batch, schema) if MESSAGES in schema.names else batch, batch.num_rows)

@@ -64,7 +64,7 @@ def interrupted(text, what, name):
     process = script(text, name, LOOPBACK, what)
     try:
         assert process.stdout.readline() == "waits\n"
-        time.sleep(0.5)  # it waits now
+        time.sleep(0.5)  # to be in the wait; an earlier interrupt ends the process as well
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         return output(process, SOON_S), time.monotonic() - begin

@@ -374,6 +374,12 @@ def packets_of_eight_arrays():
 
 def test_a_rest_waits_no_longer_when_arrays_keep_coming():
     """The first array of which something waits begins the time, however many small ones follow it."""
+    left, n = undisturbed(packets_of_small_arrays)
+    assert 3 <= left < n / 2, (left, n)
+
+
+def packets_of_small_arrays():
+    """How many leave, and how many arrays they have, which come for more than five of the times that a rest waits."""
     with group_of(2, order="fifo", deliver_own=False, packet_bytes=8000, flush_s_min=0.05) as (a, b):
         third = a.counters()["window_bytes"] // 3
         a.send_batch(bytes(third), np.array([0, third]), timeout=LIMIT_S)
@@ -384,8 +390,8 @@ def test_a_rest_waits_no_longer_when_arrays_keep_coming():
             n += 1
             time.sleep(0.02)
         left = a.counters()["packets_sent"] - before
-        assert 3 <= left < n / 2, (left, n)
         assert payloads(b, n + 1)[1:] == [bytes([number]) for number in range(n)]
+    return (left, n), [] if n > 20 else ["time"]  # else this thread did not run for long
 
 
 @pytest.mark.parametrize(("pause", "pause_s"), [(spin, 0.0001), (time.sleep, 0.001)])

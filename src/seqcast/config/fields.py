@@ -907,9 +907,9 @@ class Config(_Marked):
         f"0 (latency: {SPIN_S:g})",
         lambda config: SPIN_S if config.latency else 0.0,
         "s",
-        "Each wait of a thread for datagrams begins with spinning for this long. A member that answers polls briefly even "
-        "at 0 (docs/latency.md); this is for receivers that do not answer, and spares each hop a wake-up of the thread. "
-        "Costs up to a core per spinning thread: use this only if cores are idle.",
+        "Each wait of a thread for datagrams begins with spinning for this long. A member that answers polls briefly "
+        "even at 0 (docs/latency.md); this setting is for receivers that do not answer, and spares each hop a wake-up "
+        "of the thread. Costs up to a core per spinning thread: use this only if cores are idle.",
         low=0.0,
         high=1.0,
     )

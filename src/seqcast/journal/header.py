@@ -13,7 +13,7 @@ from seqcast.journal.schema import (
     HEADER_BYTES_MAX,
     HEADER_FILE,
     PAYLOAD_MODES,
-    READ_VERSIONS,
+    SCHEMA_VERSION,
     VIEWS_FILE,
     JournalDamaged,
     JournalError,
@@ -49,10 +49,10 @@ def parse_header(text: str, path: Path) -> dict[str, Any]:
                 f"{path} is not a seqcast journal: its {HEADER_FILE} was not written by seqcast; give the directory "
                 "of a member's journal"
             )
-        if header["schema_version"] not in READ_VERSIONS:
+        if header["schema_version"] != SCHEMA_VERSION:
             raise JournalError(
                 f"{path} has journal version {header['schema_version']}, this seqcast reads "
-                f"{' and '.join(map(str, READ_VERSIONS))}: use the seqcast that wrote it"
+                f"version {SCHEMA_VERSION}: use the seqcast that wrote it"
             )
         seals.unseal(text)
         for name in (header["cluster"], header["member"]["name"]):
@@ -60,8 +60,7 @@ def parse_header(text: str, path: Path) -> dict[str, Any]:
         unknown = not int(header["member"]["id"], 16) or header["payload"] not in PAYLOAD_MODES
         if unknown or not isinstance(header["deliver_own"], bool):
             raise ValueError
-        safe = header["safe"] if header["schema_version"] >= 7 else False
-        if not isinstance(safe, bool) or int(header.get("previous", "0"), 16) < 0:
+        if not isinstance(header["safe"], bool) or int(header.get("previous", "0"), 16) < 0:
             raise ValueError
         seals.typed(header.get("locked", ""), str)
     except KeyError as error:

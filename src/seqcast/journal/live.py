@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from seqcast._native.columns import spread
-from seqcast.journal.schema import COLUMNS, RUNS_VERSION, SCHEMA_VERSION, VERSION_KEY, arrow_schema
+from seqcast.journal.schema import COLUMNS, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,11 @@ COUNTING: Final = ("idx", "global_seqno", "index")
 """These grow by one from message to message of a run, but a ``global_seqno`` of 0 stays 0: there is no total order."""
 
 
-def live_schema(payload: str, version: int = SCHEMA_VERSION) -> pa.Schema:
-    """Schema of the live segments of a journal of this version that keeps ``payload`` ("full" or "hash")."""
+def live_schema(payload: str) -> pa.Schema:
+    """Schema of the live segments of a journal that keeps ``payload`` ("full" or "hash")."""
     import pyarrow as pa
 
-    rows = arrow_schema(payload, version)
-    if version < RUNS_VERSION:
-        return rows
+    rows = arrow_schema(payload)
     message = pa.struct([field for field in rows if field.name not in OF_RUN])
     return pa.schema([*(rows.field(name) for name in OF_RUN), pa.field(MESSAGES, pa.list_(message))], rows.metadata)
 
@@ -65,15 +63,13 @@ def record_batch(block: Block, schema: pa.Schema) -> pa.RecordBatch:
 
 def count_messages(batch: pa.RecordBatch) -> int:
     """Messages in a batch of a live segment."""
-    return len(batch[MESSAGES].values) if MESSAGES in batch.schema.names else batch.num_rows
+    return len(batch[MESSAGES].values)
 
 
 def rows_schema(schema: pa.Schema) -> pa.Schema:
     """Schema of the rows that readers make of a live segment with this schema."""
-    if MESSAGES not in schema.names:
-        return schema
     payload = "full" if schema.field(MESSAGES).type.value_type.get_field_index("payload") >= 0 else "hash"
-    return arrow_schema(payload, int(schema.metadata[VERSION_KEY]))
+    return arrow_schema(payload)
 
 
 def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
@@ -84,8 +80,6 @@ def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Rec
     """
     import pyarrow as pa
 
-    if MESSAGES not in batch.schema.names:
-        return batch
     lists, rows = batch[MESSAGES], rows_schema(batch.schema)
     wanted = [field for field in rows if columns is None or field.name in columns] or [rows.field("idx")]
     starts = values_of(lists.offsets, "int32")

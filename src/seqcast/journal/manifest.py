@@ -150,7 +150,7 @@ def load(directory: Path) -> Manifest:
 
 
 def _rolled(entry: dict[str, Any]) -> Rolled:
-    found = Rolled(**{"last": entry["number"], "first_ns": 0, **entry})  # before versions 9 and 10
+    found = Rolled(**entry)
     for value in (found.number, found.rows, found.first_idx, found.size, found.last):
         _number(value)
     if found.last < found.number:

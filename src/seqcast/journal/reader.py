@@ -16,7 +16,6 @@ from seqcast.journal.schema import (
     FAILED,
     HEADER_FILE,
     MANIFEST_FILE,
-    SCHEMA_VERSION,
     VIEWS_FILE,
     JournalDamaged,
     JournalError,
@@ -48,8 +47,7 @@ class Journal:
         closed: reason of the closing record, or None: the member crashed or still writes, or the journal ``failed``.
         closed_idx: number of rows written, from the closing record; -1 without one.
         torn_records: number of view records with an incomplete line.
-        version: of the journal's format.
-        safe: the group delivers safely (``safe=True``); False if an older journal does not say.
+        safe: the group delivers safely (``safe=True``).
     """
 
     path: Path
@@ -65,7 +63,6 @@ class Journal:
     failed: str = ""
     """The write error that ended the journal while the member continued."""
     first_idx: int = 0
-    version: int = SCHEMA_VERSION
     safe: bool = False
     gaps: tuple[Gap, ...] = ()
     """Rows that are missing because the disk was full, in their order."""
@@ -148,8 +145,7 @@ def read(path: str | Path, *, open_segments: bool = True) -> Journal:
     path = Path(path)
     header = header_text(path)
     fields = parse_header(header, path)
-    kind = fields["payload"], fields["schema_version"]
-    schema, stream = arrow_schema(*kind), live_schema(*kind)
+    schema, stream = arrow_schema(fields["payload"]), live_schema(fields["payload"])
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
     closed = parse_views(views_data(path), path)[2][0] is not None
     check = (
@@ -200,8 +196,7 @@ def assemble(
         closed_idx=closed_idx,
         torn_records=torn_records,
         first_idx=first_idx,
-        version=fields["schema_version"],
-        safe=fields.get("safe", False),
+        safe=fields["safe"],
         locked=fields.get("locked", ""),
         previous=int(fields.get("previous", "0"), 16),
         gaps=gaps,

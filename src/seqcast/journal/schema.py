@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION: Final = 10
-READ_VERSIONS: Final = (6, 7, 8, 9, SCHEMA_VERSION)
-RUNS_VERSION: Final = 8
-"""The first version whose live segments have one row for each run of messages (`seqcast.journal.live`)."""
 FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
@@ -57,8 +54,6 @@ COLUMNS: Final = {
 of the same bits, because Spark knows no unsigned ones. ``idx`` counts the rows of one journal from 0, dense."""
 
 VERSION_KEY: Final = b"seqcast.schema_version"
-ADDED: Final = {"transitional": 7}
-"""Column -> the version that introduced it. In the rows of an older journal the value is null."""
 
 _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
@@ -80,18 +75,14 @@ class JournalDamaged(JournalError):
         super().__init__(f"damage: {what}; restore it from a copy, or leave this journal out")
 
 
-def arrow_schema(payload: str, version: int = SCHEMA_VERSION) -> pa.Schema:
-    """Schema of the rows of a journal of this version that keeps ``payload`` ("full" or "hash")."""
+def arrow_schema(payload: str) -> pa.Schema:
+    """Schema of the rows of a journal that keeps ``payload`` ("full" or "hash")."""
     import pyarrow as pa
 
-    fields = [
-        pa.field(name, pa.type_for_alias(kind), nullable=name in ADDED)
-        for name, kind in COLUMNS.items()
-        if ADDED.get(name, 0) <= version
-    ]
+    fields = [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in COLUMNS.items()]
     if payload == "full":
         fields.append(pa.field("payload", pa.binary(), nullable=True))
-    return pa.schema(fields, metadata={VERSION_KEY: str(version)})
+    return pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
 def signed(value: int) -> int:

@@ -13,12 +13,10 @@ from seqcast.files import open_file
 from seqcast.journal import seals
 from seqcast.journal.manifest import Manifest, Rolled, load
 from seqcast.journal.schema import (
-    ADDED,
     MANIFEST_FILE,
     VERSION_KEY,
     JournalDamaged,
     JournalGone,
-    arrow_schema,
     line_of,
     segment_name,
 )
@@ -55,7 +53,7 @@ class Segment:
         live: a stream that was not rolled by then (the member crashed, or still writes).
         size: bytes of the file; of a stream, those of its whole messages.
         first_ns, last_ns: the earliest and the latest time at which a row of a rolled segment was delivered, ns since
-            1970; 0 for a live one, and the first in journals of a version before 10.
+            1970; 0 for a live one.
         hash: XXH3 of a rolled file, from the manifest.
         torn: the last batch of the stream is incomplete.
         first_idx: position of its first row.
@@ -187,8 +185,8 @@ def segment_batches(
     first: int = 0,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one segment, with only the given columns; a column that the journal's version lacks is null. Checksums
-    are compared before the rows that they cover are given out, for a rolled segment that of the whole file.
+    """Batches of one segment, with only the given columns. Checksums are compared before the rows that they cover are
+    given out, for a rolled segment that of the whole file.
 
     Args:
         batch_rows: bound of a batch of a rolled segment, which has no more than a row group; a batch of a live one has
@@ -207,7 +205,8 @@ def segment_batches(
     for at, batch in _batches_around(segment, columns, batch_rows, batch_bytes, first, end):
         begin, stop = max(at, first), min(at + batch.num_rows, end)
         if begin < stop:
-            yield _with_columns(batch.slice(begin - at, stop - begin), columns)
+            rows = batch.slice(begin - at, stop - begin)
+            yield rows if columns is None or batch.schema.names == [*columns] else rows.select([*columns])
 
 
 def _batches_around(
@@ -238,13 +237,12 @@ def _batches_around(
             if (rows := file.metadata.num_rows) != segment.rows:
                 raise JournalDamaged(f"{path} has {rows} rows, and {MANIFEST_FILE} says {segment.rows}")
             names = file.schema_arrow.names
-            kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
-            if missing := sorted({*(kept or ())} - {*names}):
+            if missing := sorted({*(columns or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
             at, groups = _row_groups(file.metadata, first, end)
             together = _rows_together(file.metadata, groups, batch_rows, batch_bytes)
             # Threads would take twice the CPU time, and tasks of Spark have one processor each.
-            for batch in file.iter_batches(together, groups, kept, use_threads=False):
+            for batch in file.iter_batches(together, groups, columns, use_threads=False):
                 yield at, batch
                 at += batch.num_rows
                 if at >= end:
@@ -268,20 +266,6 @@ def _rows_together(metadata: Any, groups: Sequence[int], rows: int, nbytes: int)
         if nbytes:
             rows = min(rows, nbytes * group.num_rows // max(1, group.total_byte_size))
     return max(1, min(rows, max((metadata.row_group(group).num_rows for group in groups), default=1)))
-
-
-def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """The given columns of a batch, or all columns of a journal of this version."""
-    import pyarrow as pa
-
-    there = batch.schema.names
-    lacking = {*(ADDED if columns is None else columns)} & {*ADDED} - {*there}
-    if not lacking:
-        return batch if columns is None or there == [*columns] else batch.select([*columns])
-    of = arrow_schema("full" if "payload" in there else "hash")
-    wanted = [of.field(name) for name in (of.names if columns is None else columns)]
-    arrays = [pa.nulls(batch.num_rows, each.type) if each.name in lacking else batch[each.name] for each in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted, of.metadata))
 
 
 def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:

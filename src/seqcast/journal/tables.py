@@ -2,7 +2,7 @@
 
 Columns: ``member``, whose journal it is, and those of the journal (docs/journal.md); ``sender`` is a name, and
 ``sender_id``, ``view_tag`` and ``payload_hash`` are 64 unsigned bits kept as signed. ``payload`` is null if the journal
-keeps hashes, and ``transitional`` in journals of a version before 7.
+keeps hashes.
 """
 
 from __future__ import annotations

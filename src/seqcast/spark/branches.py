@@ -15,7 +15,6 @@ from typing import Any
 
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal
-from seqcast.journal.schema import ADDED
 from seqcast.journal.views import Installed, ViewEnd
 from seqcast.spark.members import order_of
 from seqcast.spark.stores import Found
@@ -102,7 +101,7 @@ def stable_so_far(found: Found, view: Installed) -> int:
     journal = found.journal
     if order_of(view).prefix:
         return journal.end_idx - view.idx
-    if view is not journal.views[-1] or journal.version < ADDED["transitional"]:
+    if view is not journal.views[-1]:
         return 0
     stable = stable_while_open(found)
     return journal.end_idx - view.idx if stable is None else stable

@@ -613,8 +613,6 @@ def _behind(found: Found, idx: int) -> dict[str, float]:
 def _rolled_ns(segment: Segment, idx: int) -> int:
     """About when a row of a rolled segment was delivered, as if its rows had come evenly: a read of the time itself
     would compare the whole file with its checksum."""
-    if not segment.first_ns:  # of a version before 10
-        return segment.last_ns
     share = max(0, idx - segment.first_idx) / segment.rows
     return segment.first_ns + int((segment.last_ns - segment.first_ns) * share)
 

@@ -309,7 +309,7 @@ def _check_ends(
             continue
         last, first = highest.get(signed(view.tag), 0), late.get(signed(view.tag), 0)
         stable = first - 1 if first and not order.prefix else last
-        if last == view.end.global_seqno and journal.version >= 7 and view.idx >= journal.first_idx:
+        if last == view.end.global_seqno and view.idx >= journal.first_idx:
             if stable != view.end.stable:
                 report.violation(
                     "transitional",

@@ -28,12 +28,11 @@ SCHEMA = {
     "payload": "binary",
 }  # fmt: skip
 """The columns and their types. ``member``: owner of the journal; ``sender_id``, ``view_tag`` and ``payload_hash``: 64
-unsigned bits kept as signed; ``payload``: null if the journal keeps hashes; ``transitional``: null in journals of a
-version before 7. Otherwise as in docs/journal.md."""
+unsigned bits kept as signed; ``payload``: null if the journal keeps hashes. Otherwise as in
+docs/journal.md."""
 
 Last = tuple[tuple[int, int, int], ...]
 """The last message of each sender: its id, signed, with seqno and index."""
-NULLABLE = ("transitional", "payload")
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,8 @@ class Wanted:
                 raise UsageError(
                     f"schema: column {field.name} is {kinds[field.name]}, not {kind}: cast the column in the query"
                 )
-            if not field.nullable and field.name in NULLABLE:
-                raise UsageError(f"schema: column {field.name} may be null: leave out NOT NULL")
+            if not field.nullable and field.name == "payload":
+                raise UsageError("schema: column payload may be null: leave out NOT NULL")
         arrow = to_arrow_schema(schema, timezone="UTC")
         return replace(self, columns=names, arrow=arrow)
 
