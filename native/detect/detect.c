@@ -393,11 +393,9 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     sc_size_heard(peer, sc_get_heartbeat_path(p));
     sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
     heard_links(e, peer, p, now);
+    sc_size_entered(e, peer, now); /* at the cut, too, which waits for packets on unknown paths */
     if (e->cut.set || peer->cut.lost) return;
-    if (!peer->detect.present) {
-        sc_probe_entered(e, peer);
-        sc_size_entered(e, peer, now);
-    }
+    if (!peer->detect.present) sc_probe_entered(e, peer);
     peer->detect.present = 1;
     peer->detect.beat = now;
     sc_credit_claim(&peer->group, sc_get_claim(p));

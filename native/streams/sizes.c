@@ -38,7 +38,7 @@ static uint32_t packet_of(const sc_engine *e, size_t i) {
 static int measures(const sc_engine *e) { return e->view.path_bytes != 0; }
 
 static int is_asked(const sc_engine *e, const sc_peer *peer) {
-    return peer->rank != e->view.rank && peer->detect.present && !peer->cut.lost;
+    return peer->rank != e->view.rank && peer->size.entered && !peer->cut.lost;
 }
 
 /* ---- knowledge ----------------------------------------------------------------------------------------------- */
@@ -197,11 +197,14 @@ int64_t sc_size_deadline(const sc_engine *e) {
 /* ---- views ----------------------------------------------------------------------------------------------------- */
 
 void sc_size_entered(sc_engine *e, sc_peer *peer, int64_t now) {
+    if (peer->size.entered) return;
+    peer->size.entered = 1;
     if (measures(e) && !peer->size.ended) peer->size.due = now;
 }
 
 /* The path between two members that stay is known from before; a running round starts over. */
 void sc_size_peer_begin(sc_peer *peer) {
+    peer->size.entered = 0;
     if (!peer->size.ended) peer->size.due = SC_NEVER;
     if (peer->size.stage != SC_SIZE_RESTS) peer->size.due = peer->size.ended ? 0 : SC_NEVER;
     peer->size.stage = SC_SIZE_RESTS;

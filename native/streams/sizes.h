@@ -10,6 +10,7 @@ struct sc_peer;
 typedef struct {
     uint32_t bytes; /* of the largest packet that arrives whole, as far as is known; 0: never measured */
     uint32_t theirs; /* of the largest that reaches all others, as its last heartbeat says; 0: unknown */
+    int entered; /* the member has shown itself in this view */
     int stage; /* of the round of questions that runs: SC_SIZE_... */
     uint32_t tries; /* of this stage */
     uint64_t number; /* of the last round */
@@ -25,7 +26,7 @@ typedef struct {
     int64_t since;
 } sc_sizes;
 
-/* A member has shown itself in this view, and may be asked from now on. */
+/* A member shows itself in this view, perhaps while the view is closed already, and may be asked from now on. */
 void sc_size_entered(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_size_peer_begin(struct sc_peer *peer);
 void sc_size_begin(sc_engine *e);

@@ -71,6 +71,22 @@ def test_a_member_that_says_that_next_to_nothing_reaches_it_does_not_prevent_the
     assert net.engines[0].path_bytes() == 512
 
 
+def test_a_view_that_closes_before_its_members_have_heard_each_other_needs_no_packet_whole():
+    """A member joins by a narrow path, and leaves at once: else the others would wait for its packets until they give
+    it up."""
+    net = Paths(2)
+    net.most = {(1, 0): 1400}
+    carried = net.drop
+    net.drop = lambda src, dst, lane, datagram: dst == 1 or carried(src, dst, lane, datagram)
+    assert net.engines[1].send(bytes(5000)) == 0
+    net.run(2)
+    net.drop = carried
+    change_view(net, [0, 1], [0, 1], sequencer=-1, tag=2, steps=50 * HEARTBEAT_MS)
+    net.run(2)
+    assert net.engines[1].counters()["sent_in_pieces"] > 0
+    assert [payload for _, payload in net.got[0]] == [bytes(5000)]
+
+
 @pytest.mark.parametrize("stream", ["group", "unicast", "forward"])
 def test_packets_that_do_not_pass_come_in_pieces(stream):
     net = Paths(3, sequencer=1 if stream == "forward" else -1)

@@ -173,7 +173,7 @@ class Network:
             clock.at(clock.now, rival.round)
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
-        options, random_ = self.options, self.rng.random
+        options, random_, sent = self.options, self.rng.random, datagram
         waits = self.waits(source, target, datagram)
         if waits < 0:
             return
@@ -203,7 +203,7 @@ class Network:
             self.packets += 1
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
         if self.stranger is not None:
-            self._overhear(self.stranger, target, datagram, address, delay)
+            self._overhear(self.stranger, target, sent, address, delay)
 
     def lose(self, doomed: int) -> None:
         """The next datagram of this type reaches nobody; 0: nothing more is lost."""

@@ -406,7 +406,8 @@ def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
         "full": rng.choice((0.0, 0.0, 0.02, 0.2)),
         "deaf_applications": rng.choice((0.0, 0.0, 0.0, 0.3)) if not drawn.get("state") else 0.0,
     }
-    if rng.random() < 0.1 and drawn["capacity"] >= 1 << 20:  # each fills a receive buffer, which the engine keeps
+    one_machine = rng.random() < 0.1 and not drawn.get("narrows")  # members with such packets measure no path
+    if one_machine and drawn["capacity"] >= 1 << 20:  # each fills a receive buffer, which the engine keeps
         driven["packet_bytes"] = 65_000
     if drawn.get("islands"):  # a kernel that is full more often has no room for a copy to each
         driven["full"] = min(driven["full"], 0.02)
