@@ -137,7 +137,7 @@ static uint32_t record_entries(world *w, uint8_t *p, uint64_t sender, uint64_t m
     return 1;
 }
 
-/* It gives back places that it has. */
+/* The member gives back places. */
 static uint32_t record_of_places(world *w, uint8_t *p, uint64_t sender, uint64_t more) {
     sc_put_place(p, take_place(w, sender));
     for (uint64_t i = 0; i < more; i++) take_place(w, sender);
@@ -158,7 +158,7 @@ static size_t next_record(world *w, script *s, uint8_t *p, uint64_t sender, uint
     return repair(w, p, SC_RECORD_LEN(n), sender);
 }
 
-/* It asks for places; or it is the sequencer, and answers our request. */
+/* The member asks for places or, as the sequencer, answers our request. */
 static size_t next_grant(world *w, uint8_t *p, uint64_t sender, uint64_t more) {
     int answers = sequencer_of(w) == sender;
     if (!answers && more != 7) w->wants[sender]++; /* or the same again */
@@ -205,7 +205,7 @@ static size_t next_ack(world *w, uint8_t *p, uint64_t sender, uint32_t stream, u
     return repair(w, p, SC_ACK_LEN, sender);
 }
 
-/* It lacks some of our packets. */
+/* The member lacks some of our packets. */
 static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
     uint64_t stream = how & 3, sent = w->sent[stream][of_pair(stream) ? sender : 0], back = how >> 5;
     uint32_t n = 1 + (how >> 6);
@@ -221,7 +221,7 @@ static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_
     return repair(w, p, SC_NAK_LEN(n), sender);
 }
 
-/* Its position in everybody's streams, whom it does not hear, and whose unicasts do not come. */
+/* The member's position in all streams, and the members whose multicasts or unicasts do not come. */
 static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
     uint64_t last = w->next[SC_STREAM_GROUP][sender] - 1;
     sc_put_type(p, SC_TYPE_HEARTBEAT);
@@ -258,13 +258,13 @@ size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     case 1: return next_for_order(w, s, p, sender, how);
     case 2:
     case 3: return next_nak(w, s, p, sender, how);
-    case 4: /* it has sent more than came */
+    case 4: /* more was sent than came */
         sc_put_type(p, SC_TYPE_PROBE);
         sc_put_probe_stream(p, stream);
         sc_put_probe_highest(p, w->next[stream][sender] - 1 + back);
         return repair(w, p, SC_PROBE_LEN, sender);
     case 5: return next_heartbeat(w, s, p, sender, how);
-    case 6: /* it asks for our application's consumption, or reports its own */
+    case 6: /* asks for our application's consumption, or reports its own */
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
         sc_put_taken_seqno(p, how & 1 ? back : taken_of_ours(w, back));
         return repair(w, p, SC_TAKEN_LEN, sender);

@@ -1,7 +1,7 @@
 """Whom a member gossips with: everyone, if membership is agreed on; else a small random sample that keeps changing.
 
 The sample (Cyclon, Voulgaris et al. 2005) needs no agreement and grows with the logarithm of the group at most.
-Periodically a member exchanges some entries with the one that it heard of longest ago. That one is removed first: a
+Periodically a member exchanges some entries with the one heard of longest ago. That one is removed first: a
 dead member does not come back, and a living one's answer makes the entry new.
 """
 
@@ -70,7 +70,7 @@ class Sample:
         settings: of gossip.
         now_ns: the time.
         dice: chooses entries.
-        hint: size of the group until it is estimated.
+        hint: size of the group until the first estimate.
     """
 
     partial = True
@@ -115,7 +115,7 @@ class Sample:
         return oldest, self._offer(self._settings.shuffle_entries - 1, False)
 
     def shuffled(self, via: int, shuffle: Shuffle, now_ns: int) -> Shuffle | None:
-        """Takes the entries of another member; the answer to it, if there is one."""
+        """Takes the entries of another member; returns the answer, if any."""
         self._estimate.heard(shuffle.epoch, shuffle.minima, now_ns)
         answer = None if shuffle.answer else self._offer(self._settings.shuffle_entries - 1, True)
         self._merge(shuffle.entries)

@@ -11,7 +11,7 @@ from seqcast.types import View, ViewId
 
 
 def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterator[str]:
-    """A view has the same successor at every member, whatever became of it, unless an operator let a minority
+    """A view has the same successor at every member, whatever became of the member, unless an operator let a minority
     continue.
 
     Args:
@@ -73,7 +73,7 @@ def check_histories(records: Sequence[Record]) -> Iterator[str]:
                 delivered |= isinstance(entry, Delivered) and not entry.to
                 shared |= delivered and not alone
             if shared:
-                yield f"history: {record} and others had delivered messages, and it gave way: {end.reason}"
+                yield f"history: {record} and others had delivered messages, and the group gave way: {end.reason}"
 
 
 def _majority(view: View, ids: Collection[int]) -> bool:
@@ -97,13 +97,13 @@ def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> 
                 if record.told_minority:
                     yield f"primary: {record} reaches all of {view}, and is blocked"
             elif _majority(view, alive):
-                yield f"primary: {record} is in {view} still, and can reach a majority of it"
+                yield f"primary: {record} is in {view} still, and can reach a majority of that view"
             elif not record.told_minority:
                 yield f"primary: {record} in {view} reaches no majority, and was not told so"
 
 
 def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int, int]) -> Iterator[str]:
-    """The defects that remain while one member has lost multicast, and nothing else happens: it must be in no view with
+    """The defects that remain while only one member has lost multicast: that one must be in no view with
     another, and the others must send, unless they are not a majority of a primary view, and were told so.
 
     Args:

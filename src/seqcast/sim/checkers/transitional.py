@@ -13,7 +13,7 @@ from seqcast.types import View, ViewId
 
 def check_undecided(everywhere: Sequence[Stay]) -> Iterator[str]:
     """A member that is in no successor of a view delivers nothing in it that only the successor would have decided:
-    ``Lost`` alone tells of it. (An application that answers on delivery would have answered, and learned then that the
+    ``Lost`` alone reports this. (An application that answers on delivery would have answered, and learned then that the
     message is lost.)"""
     for stay in everywhere:
         if stay.successor is not None or not isinstance(stay.record.log[-1], Excluded | Left):
@@ -59,7 +59,7 @@ def check_needless(record: Record) -> Iterator[str]:
 
 
 def agreed(entries: Sequence[Delivered], *, closed: bool) -> list[tuple[int, int]]:
-    """The messages with a place in the order that are not transitional; all of them if it did not close the view."""
+    """The messages with a place in the order that are not transitional; all if the member did not close the view."""
     return [(each.sender, each.counter) for each in entries if each.global_seqno and not (each.transitional and closed)]
 
 
@@ -75,7 +75,7 @@ def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
 
 def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
     """With safe delivery: messages that are not transitional at one member, even one that crashed, are delivered in the
-    same place by every other member of the view: all of them if it closed the view, else as far as it got."""
+    same place by every other member of the view: all if the member closed the view, else as far as delivered there."""
     for together in _by_view(everywhere):
         for one, other in permutations(together, 2):
             mine, theirs = comparable(one, other)
