@@ -380,6 +380,7 @@ static int pass_gap(sc_engine *e, const sc_delivery *gap, sc_skipped *out) {
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     tail t = {0};
     sc_delivery *d;
+    sc_engine_looks(e, now);
     sc_engine_give_back(e, batch);
     batch->n = batch->n_copied = batch->n_runs = batch->n_pieces = 0;
     batch->data_len = batch->borrowed_bytes = 0;
@@ -387,7 +388,10 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     while ((d = first_of(e)) && d->p && !(owed = owed_by(e, d)) && add(e, batch, d, &t, bytes_max))
         sc_queue_pop(e, now);
     tail_spill(e, batch, &t, 1);
-    if (batch->n) return SC_DELIVER_BATCH;
+    if (batch->n) {
+        sc_queue_handed(e, now);
+        return SC_DELIVER_BATCH;
+    }
     sc_engine_give_back(e, batch);
     if (owed) {
         sc_assembly_miss(e, owed, 0);

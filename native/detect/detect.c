@@ -247,6 +247,8 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     sc_put_heartbeat_awaits(p, (uint16_t)sc_holdup_says(e));
     sc_put_heartbeat_gives_up(p, (uint16_t)e->slow.gives_up);
     sc_put_heartbeat_path(p, (uint16_t)sc_size_says(e));
+    sc_put_heartbeat_taken(p, e->queue.taken);
+    sc_put_heartbeat_worked(p, e->queue.worked);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;
@@ -392,6 +394,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
     sc_size_heard(peer, sc_get_heartbeat_path(p));
     sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
+    sc_slow_took(e, peer, (sc_work){sc_get_heartbeat_taken(p), sc_get_heartbeat_worked(p)}, now);
     heard_links(e, peer, p, now);
     sc_size_entered(e, peer, now); /* at the cut, too, which waits for packets on unknown paths */
     if (e->cut.set || peer->cut.lost) return;

@@ -314,6 +314,9 @@ enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2, SC_DELI
  * batch's buffers grow as needed and belong to the caller, which frees them with sc_batch_clear after
  * sc_engine_give_back. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+/* The application looks for something to take: its work on the last batch is over. */
+void sc_engine_looks(sc_engine *e, int64_t now);
+int sc_engine_works(const sc_engine *e); /* on the last batch */
 /* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate
  * call, because a caller may hand out the messages of a batch one by one. */
 void sc_engine_taken(sc_engine *e);

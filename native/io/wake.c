@@ -7,8 +7,15 @@ void sc_waits_init(sc_waits *w) {
     w->watch[0] = w->watch[1] = w->set = SC_NO_FD;
 }
 
+/* An application that waits for something to take works on nothing. */
+static int has_delivery(const sc_driver *d) {
+    if (sc_engine_deliverable(d->engine) > 0) return 1;
+    if (sc_engine_works(d->engine)) sc_engine_looks(d->engine, sc_now());
+    return 0;
+}
+
 int sc_has(const sc_driver *d, int want, uint64_t mark) {
-    return ((want & SC_WANT_DELIVERY) && sc_engine_deliverable(d->engine) > 0) ||
+    return ((want & SC_WANT_DELIVERY) && has_delivery(d)) ||
            ((want & SC_WANT_SENDABLE) && sc_engine_sendable(d->engine) != mark) ||
            ((want & SC_WANT_STATE) && sc_engine_state_readable(d->engine, mark));
 }

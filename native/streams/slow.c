@@ -4,11 +4,14 @@
  *   evidence   the time for which a receiver has held the sender at its limit, with half or more of the bytes in flight
  *              left to take, while most have taken theirs. The evidence falls four times as fast while that is not so.
  *              After slow_ns the receiver is too slow, if
- *   others     less than half of the members are busy in more than a sixteenth of the looks, this receiver among them:
- *              packets wait at least 16 times as long for it as for most. (How fast the others could be does not show
- *              while this one holds all to its rate: one at a quarter of theirs goes, too, if its queue alone is full.)
- *              If half of them are busy, the sender is fast, and nobody is slow. A look counts for slow_ns at most, so
- *              a receiver that stops after an hour of full load, when all are busy, is named as soon.
+ *   others     most members could take more than 16 times as much. All take at the rate of the slowest, so that rate
+ *              says nothing about the others; but their heartbeats report the bytes that their applications took, and
+ *              for how long they worked on these, from a batch until they looked for more. The bytes by the time of work
+ *              are the rate at which a member could take, however long it had to wait. A member that has some of the bytes
+ *              in flight left to take at more than a sixteenth of the looks is as slow in any case; a look counts for
+ *              slow_ns at most, so a receiver that stops after an hour of full load, when all are busy, is named as
+ *              soon. (With `skips` these looks alone count: a full queue is enough if those of most are not full, as
+ *              the consequence is mild, and the sender is to wait for nobody.)
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
  *              over the state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member
@@ -23,6 +26,7 @@
  * again. */
 #include "engine/internal.h"
 
+#define MUCH 16 /* times as fast as one that is too slow */
 #define BUSY 16 /* busy: in one of this many looks, */
 #define FLIGHT 16 /* with this part of the bytes in flight left to take */
 #define FORGETS 4 /* times as fast as the arrival */
@@ -66,36 +70,59 @@ static void count_busy(sc_engine *e, uint64_t flight) {
     }
 }
 
-/* Is the sender too fast for half of the members? `flight` 0: in many looks, else in this one. */
+static int is_receiver(const sc_engine *e, uint32_t rank) { return rank == e->view.rank || sc_counts(e->peers[rank]); }
+
+/* At this look: is the sender too fast for half of the members? */
 static int is_fast(const sc_engine *e, uint64_t flight) {
     uint32_t busy = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (r != e->view.rank && !sc_counts(e->peers[r])) continue;
+        if (!is_receiver(e, r)) continue;
         members++;
-        busy += flight ? has_left(e, r, flight) : e->peers[r]->slow.busy > 0;
+        busy += (uint32_t)has_left(e, r, flight);
     }
     return 2 * busy >= members;
 }
 
-static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
+/* Could this member take MUCH times the bytes that `slow` has taken since the evidence began, or more? */
+static int could_take_more(const sc_peer_slow *one, const sc_peer_slow *slow, int64_t now) {
+    double bytes = (double)(one->lately[0].bytes + one->lately[1].bytes);
+    double ns = (double)(one->lately[0].ns + one->lately[1].ns);
+    return ns == 0 || bytes * (double)(now - slow->began) > MUCH * (double)(slow->ever.bytes - slow->had) * ns;
+}
+
+/* Are half of the members as slow as this one, itself included? */
+static int has_company(const sc_engine *e, uint32_t rank, int64_t now) {
+    const sc_peer_slow *slow = &e->peers[rank]->slow;
+    uint32_t near = 0, members = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer_slow *one = &e->peers[r]->slow;
+        if (!is_receiver(e, r)) continue;
+        members++;
+        near += r == rank || one->busy > 0 || (!e->config.skips && !could_take_more(one, slow, now));
+    }
+    return 2 * near >= members;
+}
+
+static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed, int64_t now) {
     uint8_t waited[SC_MEMBERS_MAX] = {0};
     if (held && !is_fast(e, flight)) sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (!is_judged(e, r)) continue;
         int holds = waited[r] && !peer->slow.loads && 2 * left_by(e, r) >= flight;
+        if (!peer->slow.evidence) peer->slow.began = now - passed, peer->slow.had = peer->slow.ever.bytes;
         peer->slow.evidence = within(peer->slow.evidence + (holds ? passed : -FORGETS * passed), e->config.slow_ns);
     }
 }
 
 /* The member that is to go: of several the one that has taken least, and of these the last in rank. */
-static uint32_t judge(const sc_engine *e) {
+static uint32_t judge(const sc_engine *e, int64_t now) {
     uint32_t worst = 0;
     uint64_t most = 0;
-    if (is_fast(e, 0)) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (!is_judged(e, r) || peer->slow.evidence < e->config.slow_ns || left_by(e, r) < most) continue;
+        if (has_company(e, r, now)) continue;
         worst = r + 1;
         most = left_by(e, r);
     }
@@ -114,12 +141,13 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is not evidence */
     s->looked = now;
     look_at_self(e);
+    sc_slow_took(e, sc_self(e), (sc_work){e->queue.taken, e->queue.worked}, now);
     if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
     int held = sc_credit_held(e, &whose, &mark);
     if (held) count_busy(e, flight);
-    weigh(e, held, flight, passed < most ? passed : most);
-    uint32_t gives_up = judge(e), before = s->gives_up;
+    weigh(e, held, flight, passed < most ? passed : most, now);
+    uint32_t gives_up = judge(e, now), before = s->gives_up;
     s->gives_up = gives_up;
     if (gives_up != before) changed(e);
 }
@@ -129,6 +157,20 @@ void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, int loads) {
     if (peer->slow.gives_up == gives_up) return;
     peer->slow.gives_up = gives_up;
     changed(e);
+}
+
+/* Only a time in which something was taken passes: who waits for long is judged by the time before. */
+void sc_slow_took(const sc_engine *e, sc_peer *peer, sc_work ever, int64_t now) {
+    sc_peer_slow *slow = &peer->slow;
+    sc_work *new = &slow->lately[0], before = slow->ever;
+    slow->ever = ever;
+    if (!before.bytes || ever.bytes < before.bytes || ever.ns < before.ns) return; /* nothing to compare with */
+    new->bytes += ever.bytes - before.bytes;
+    new->ns += ever.ns - before.ns;
+    if (!new->bytes || now - slow->since < e->config.slow_ns) return;
+    slow->lately[1] = *new;
+    *new = (sc_work){0, 0};
+    slow->since = now;
 }
 
 /* By rank, whether a member that is trusted calls this one too slow. */
@@ -148,6 +190,8 @@ void sc_slow_begin(sc_engine *e, int lost_one, int64_t now) {
     e->slow = (sc_slow){.looked = now, .taken = e->queue.taken};
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer_slow *slow = &e->peers[r]->slow;
-        *slow = (sc_peer_slow){.evidence = lost_one ? 0 : slow->evidence, .loads = slow->loads};
+        slow->evidence = lost_one ? 0 : slow->evidence;
+        slow->busy = 0;
+        slow->gives_up = 0;
     }
 }

@@ -4,10 +4,20 @@
 
 /* Which receivers are too slow to stay in the group: the findings of a sender, and the reports of the members. */
 
+/* Bytes that an application took, and how long the work on these was. */
+typedef struct {
+    uint64_t bytes, ns;
+} sc_work;
+
 /* Of each member, at its sender. */
 typedef struct {
-    int64_t evidence; /* ns for which this one has held our senders at their limit */
+    int64_t evidence; /* ns for which this one has held our senders at their limit, */
+    int64_t began; /* the time at which that began, */
+    uint64_t had; /* and the bytes that its application had taken by then */
     int64_t busy; /* above 0: some of our packets were left to take at too many of the looks */
+    sc_work ever; /* by its last heartbeat */
+    sc_work lately[2]; /* since `since`, and before that */
+    int64_t since;
     uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
     int loads; /* its heartbeats report a transfer of state */
 } sc_peer_slow;
@@ -24,3 +34,5 @@ struct sc_peer;
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now);
 void sc_slow_look(sc_engine *e, int64_t now);
 void sc_slow_heard(sc_engine *e, struct sc_peer *peer, uint32_t gives_up, int loads);
+/* What its application has taken and worked, ever. */
+void sc_slow_took(const sc_engine *e, struct sc_peer *peer, sc_work ever, int64_t now);

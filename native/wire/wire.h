@@ -192,9 +192,11 @@ SC_FIELD(104, 64, heartbeat_echo); /* `sent` of the last heartbeat of one member
 SC_FIELD(112, 32, heartbeat_held); /* ns from its arrival to this heartbeat, */
 SC_FIELD(116, 16, heartbeat_echoes); /* and 1 + rank of that member; 0: of none */
 SC_FIELD(118, 16, heartbeat_path); /* bytes of the largest packet that passes to each member; 0: unknown */
-SC_ENTRIES(120, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
-SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno received of that stream */
-#define SC_HEARTBEAT_LEN(n) (120 + 16 * (size_t)(n))
+SC_FIELD(120, 64, heartbeat_taken); /* bytes of packets that the sender's application has taken, ever, */
+SC_FIELD(128, 64, heartbeat_worked); /* and ns of work on these */
+SC_ENTRIES(136, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
+SC_ENTRIES(144, 16, 64, heartbeat_received); /* by rank: the highest seqno received of that stream */
+#define SC_HEARTBEAT_LEN(n) (136 + 16 * (size_t)(n))
 
 /* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, at the request of the
  * origin itself, pings the target on its behalf, and passes the PONG on to the origin. */

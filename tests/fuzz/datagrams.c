@@ -236,6 +236,8 @@ static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, u
     sc_put_heartbeat_sent(p, how);
     sc_put_heartbeat_echoes(p, (uint16_t)(how % (w->view.n + 1)));
     sc_put_heartbeat_echo(p, how & 4 ? UINT64_MAX : 1);
+    sc_put_heartbeat_taken(p, how & 8 ? UINT64_MAX - how : how);
+    sc_put_heartbeat_worked(p, how & 16 ? UINT64_MAX - how : how);
     for (uint32_t r = 0; r < w->view.n; r++) {
         sc_put_heartbeat_delivered(p, r, last_of(w, w->view.ids[r]));
         sc_put_heartbeat_received(p, r, last_of(w, w->view.ids[r]) + (how & 3));

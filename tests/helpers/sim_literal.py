@@ -393,7 +393,7 @@ class _OneVector(Engine):
             told[48:56] = told[56:64]
         elif datagram[2] == HEARTBEAT:
             told[40:48] = told[48:56]
-            for rank, at in enumerate(range(120, len(told), 16)):
+            for rank, at in enumerate(range(136, len(told), 16)):
                 told[at + 8 : at + 16] = self.stream(rank)[2].to_bytes(8, "little")
         return sealed(told)
 

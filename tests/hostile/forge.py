@@ -170,9 +170,10 @@ class Forger:
         marks: Sequence[tuple[int, int]],
         unheard: int = 0,
         path: int = 0,
+        work: tuple[int, int] = (0, 0),
     ) -> bytes:
         links = unheard.to_bytes(16, "little") + bytes(38) + path.to_bytes(2, "little")
-        body = struct.pack("<QQII", highest, stable, len(marks), 0) + links
+        body = struct.pack("<QQII", highest, stable, len(marks), 0) + links + struct.pack("<QQ", *work)
         return self.datagram(HEARTBEAT, sender, view, body + b"".join(struct.pack("<QQ", *mark) for mark in marks))
 
     def ping(self, kind: int, sender: int, view: int, target: int, origin: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, group_of, join, wait_until
@@ -70,6 +71,52 @@ def test_a_member_that_takes_nothing_is_put_out_and_told_after_all_that_was_agre
         sent = flood.sent
         wait_until(lambda: flood.sent > sent + 1000)  # nobody waits any more
         flood.end()
+
+
+class Waiting(Flood):
+    """Receivers wait in a call of its own; one of them takes a message now and then."""
+
+    def receive(self, group):
+        while not self.over:
+            try:
+                if group.member.name == "c":
+                    group.recv(0.1)
+                    time.sleep(0.05)
+                elif group.wait_deliverable(0.1):
+                    group.recv_batch(0)
+            except seqcast.NotMember:
+                return
+
+
+def test_an_application_that_waits_for_messages_does_not_work():
+    """Else the others would look as busy as the member that holds them up."""
+    with group_of(4, slow="exclude", **SOON) as (a, b, c, d):
+        flood = Waiting(a, (a, b, c, d))
+        wait_until(lambda: len(a.view) == 3)
+        assert c.member not in a.view.members
+        flood.end()
+
+
+def test_a_receiver_that_works_four_times_as_long_as_the_others_stays():
+    """They take all that waits at once, so only their work shows that they are busy."""
+    with group_of(4, slow="exclude", **SOON) as (a, b, c, d):
+        flood = Working(a, (a, b, c, d))
+        time.sleep(4 * SOON["slow_s"])
+        assert len(a.view) == 4 and [member.name for member, _ in a.stalls()] in ([], ["c"])
+        flood.end()
+
+
+class Working(Flood):
+    """Each works 2 ms on a message; one of them 8 ms."""
+
+    def receive(self, group):
+        while not self.over:
+            try:
+                message = group.recv(0.1)
+            except seqcast.NotMember:
+                return
+            if message is not None:
+                time.sleep(0.008 if group.member.name == "c" else 0.002)
 
 
 def test_with_block_senders_wait_and_the_member_stays():

@@ -40,9 +40,25 @@ class Group:
                         debts[i] -= item.nbytes if isinstance(item, Batch) else 0
                     debts[i] = min(debts[i], rate)
                     engine.taken()
-                for _ in reports_of(engine, SlowChanged):
-                    slow = [net.ids.index(member) for member in engine.too_slow()]
-                    self.told[i].append((net.now // MS, slow))
+                self.hear(i)
+
+    def hear(self, i: int) -> None:
+        for _ in reports_of(self.net.engines[i], SlowChanged):
+            self.told[i].append((self.net.now // MS, self.slow()[i]))
+
+    def work(self, ms: int, rates: dict[int, int]) -> None:
+        """The first sends as much as it may. Each application takes all that waits, number 2 a KB at a time, and then
+        works on that: on so many bytes in each ms; those without a rate take no time."""
+        net, free = self.net, dict.fromkeys(rates, 0)
+        for _ in range(ms):
+            net.send_all((0,), MS)
+            for i, engine in enumerate(net.engines):
+                most = 1024 if i == 2 else 1 << 16
+                while net.now >= free.get(i, 0) and (item := engine.deliver(most, net.now)) is not None:
+                    if i in rates and isinstance(item, Batch):
+                        free[i] = net.now + item.nbytes * MS // rates[i]
+                engine.taken()
+                self.hear(i)
 
     def slow(self) -> list[list[int]]:
         return [[self.net.ids.index(member) for member in engine.too_slow()] for engine in self.net.engines]
@@ -66,6 +82,34 @@ def test_only_a_member_below_a_sixteenth_of_the_rate_of_most_is_too_slow(rate, s
     group = Group(4)
     group.run(6 * SECOND_MS, {0: 4000, 1: 4000, 2: rate, 3: 4000})
     assert group.slow()[0] == slow
+
+
+@pytest.mark.parametrize(("rate", "slow"), [(10, [2]), (100, []), (250, []), (750, [])])
+def test_nor_is_one_though_the_others_take_all_at_once_and_then_work(rate, slow):
+    """Nothing is left to take for them, but they are busy: with a quarter of the rate, for a quarter of the time."""
+    group = Group(4)
+    group.work(4 * SECOND_MS, {0: 1000, 1: 1000, 2: rate, 3: 1000})
+    assert group.slow()[0] == slow
+
+
+def test_nor_though_the_others_wait_for_longer_than_slow_s_between_two_times_of_work():
+    """They get a quarter of the window at once, on which this one works four times as long."""
+    group = Group(4, slow_ns=100 * MS)
+    group.work(4 * SECOND_MS, {0: 100, 1: 100, 2: 25, 3: 100})
+    assert group.told == [[], [], [], []]
+
+
+@pytest.mark.parametrize(("working", "slow"), [({3: 1000}, [2]), ({1: 1000, 3: 1000}, [])])
+def test_the_work_of_half_of_the_members_counts_and_that_of_fewer_does_not(working, slow):
+    group = Group(5)
+    group.work(4 * SECOND_MS, {2: 250, **working})
+    assert group.slow()[0] == slow
+
+
+def test_one_that_could_take_a_quarter_skips():
+    group = Group(4, skips=True)
+    group.work(3 * SECOND_MS, {0: 1000, 1: 1000, 2: 250, 3: 1000})
+    assert [engine.counters()["packets_skipped"] > 0 for engine in group.net.engines] == [False, False, True, False]
 
 
 @pytest.mark.parametrize(("n", "stopped"), [(2, (1,)), (3, (1, 2)), (4, (1, 2)), (4, (1, 2, 3)), (4, (0, 1))])

@@ -118,6 +118,8 @@ FIELDS: dict[str, tuple[Make | bytes, int | None, int | None]] = {
     "heartbeat_held": (HEARTBEAT_, ANY, ANY),
     "heartbeat_echoes": (HEARTBEAT_, ANY, 3),
     "heartbeat_path": (HEARTBEAT_, ANY, PACKET_MAX),
+    "heartbeat_taken": (HEARTBEAT_, ANY, ANY),
+    "heartbeat_worked": (HEARTBEAT_, ANY, ANY),
     "heartbeat_delivered": (HEARTBEAT_, ANY, SEQNO_MAX),
     "heartbeat_received": (HEARTBEAT_, ANY, SEQNO_MAX),
     "ping_target": (PING_, 1, ANY),

@@ -488,13 +488,13 @@ class Config(_Marked):
         "block",
         "",
         "Treatment of a receiver that takes messages much more slowly than most others. block: senders wait for it, "
-        "and the log names it. exclude: once the receiver has held a sender at its limit for `slow_s`, while messages "
-        "wait at least 16 times as long for this receiver as for most members, the group excludes it: the receiver "
-        'gets everything that was agreed on until then, and then `Excluded` with the cause "slow". One member at a '
-        'time; never if half of the members are as slow, so not in a group of two; and with `partition="primary"` not '
-        "unless the others are a majority. skip: under the same conditions the receiver stays, and from then on misses "
-        "the messages that its application does not take in time; `Skipped` stands in their place, and no sender "
-        'waits: for `order="fifo"` alone. Must be the same on every member.',
+        "and the log names it. exclude: once the receiver has held a sender at its limit for `slow_s`, and took less "
+        "than a sixteenth of what most members could take, the group excludes it: the receiver gets everything that "
+        'was agreed on until then, and then `Excluded` with the cause "slow". One member at a time; never if half of '
+        'the members are as slow, so not in a group of two; and with `partition="primary"` not unless the others are a '
+        "majority. skip: a receiver for which messages wait for `slow_s`, while none do for most members, stays, and "
+        "from then on misses the messages that its application does not take in time; `Skipped` stands in their place, "
+        'and no sender waits: for `order="fifo"` alone. Must be the same on every member.',
         among=SLOWS,
     )
     slow_s: float = _by_preset(

@@ -339,7 +339,7 @@ class Options:
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
-            drawn["rates"] = _rates(seed, drawn)
+            drawn |= _rates(seed, drawn)
             drawn["keyed"] = drawn.get("keyed", False) or random.Random(f"keyed {seed}").random() < 1 / 3
             renewed = random.Random(f"renewed {seed}").random() < 0.3
             drawn["identities"] = drawn["keyed"] and random.Random(f"identities {seed}").random() < 0.5
@@ -389,11 +389,12 @@ def _engine(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _rates(seed: int, drawn: dict[str, Any]) -> tuple[int, ...]:
+def _rates(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
     rng = random.Random(f"rates {seed}")
     if drawn.get("family") not in ("slow", "skip") or rng.random() >= 0.25:
-        return ()
-    return tuple(rng.choice((-1, -1, 0, 5_000, 120_000)) for _ in range(drawn["members"]))
+        return {}
+    rates = tuple(rng.choice((-1, -1, 0, 5_000, 120_000, 480_000)) for _ in range(drawn["members"]))
+    return {"rates": rates} | ({"slow_disks": 0} if rng.random() < 0.5 else {})
 
 
 def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:

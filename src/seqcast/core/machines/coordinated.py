@@ -43,7 +43,7 @@ UNICAST_PORTS = (
     "Firewalls must pass UDP to the unicast port of each member, not to the two multicast ports alone: set "
     "unicast_port to a number that they pass"
 )
-TOO_SLOW = "has held senders up for slow_s, while messages wait at most a sixteenth as long for most members"
+TOO_SLOW = "has held senders up for slow_s, and takes less than a sixteenth of what most members could take"
 JOINER_BEACONS = 10
 """How long a joiner is left to another coordinator that we hear, in beacon intervals; the joiner may not hear that
 one."""

@@ -13,6 +13,8 @@ from seqcast.sim.settings import config
 PART = 0.8
 """Of ``slow_s`` a member has taken nothing when it is put out, in the last ``2 * slow_s``: senders look now and then,
 and evidence of before counts for a while."""
+MUCH = 8
+"""A member that takes at least this part of what others take is not too slow, whatever happens beside."""
 
 
 def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
@@ -32,6 +34,8 @@ def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
         elif (alone_ns := _alone_ns(record, records, end - 2 * limit_ns, end)) < PART * limit_ns:
             alone = f"{alone_ns / 1e6:.0f} ms"
             yield f"slow: {record} was put out, and half of the members took nothing, too, but for {alone}"
+        elif not record.options.slow_disks and _keeps_up(record, records):
+            yield f"slow: {record} was put out, and could take an {MUCH}th of what half of the members could, or more"
     if record.skips_ns:
         if settings.slow != "skip":
             yield f"slow: {record} skips messages with slow={settings.slow}"
@@ -39,6 +43,15 @@ def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
         idle_ns = _idle_ns(record, 0, record.skips_ns[0])
         if idle_ns < PART * limit_ns:
             yield f"slow: {record} skips messages, and took nothing for {idle_ns / 1e6:.0f} ms only"
+
+
+def _keeps_up(record: Record, records: Sequence[Record]) -> bool:
+    """Its application takes more than a sixteenth of what those of half of its last view do, by a wide margin."""
+    rates, view = record.options.rates, stays(record)[-1].view
+    own = rates[record.index] if record.index < len(rates) else -1
+    here = [each.index for each in records if view.rank(each.id) >= 0]
+    near = sum(index < len(rates) and 0 <= rates[index] <= MUCH * own for index in here)
+    return own >= 0 and 2 * near >= len(view.members)
 
 
 def _idle_ns(record: Record, begin: int, end: int) -> int:
