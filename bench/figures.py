@@ -1,6 +1,6 @@
 """Measures every figure of docs/figures.md: ``make bench-figures``.
 
-    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 21 minutes
+    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 25 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     python docs/render.py                      # makes the tables of docs/figures.md from it
 
@@ -67,6 +67,7 @@ COMMANDS: dict[str, list[str]] = {
     "board": ["python bench/board_bench.py --pairs 11 --seconds 0.5"],
     "transports": ["python bench/transports.py --pairs 7 --seconds 0.5"],
     "between_hosts": ["python bench/hosts.py --pairs 11 --seconds 0.5"],
+    "forged": ["python bench/forged.py --pairs 4"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
@@ -93,7 +94,7 @@ def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
     same = ("plain", "work", "aeron", "keyed", "membership", "election", "calls", "journal", "shared_link", "board",
-            "transports", "between_hosts")  # fmt: skip
+            "transports", "between_hosts", "forged")  # fmt: skip
     keys = {key: key for key in same}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]

@@ -13,9 +13,9 @@ members do.
 - to a group without a key, each datagram with a wrong CRC
 - to a group without a key, a tenth as many questions (``ask``) of a non-member, with the right CRC and view
 
-Printed are, for each run, how many forged datagrams left a second and how many each member dropped; and the medians of
-the ratios to the first run, or to one without a key. With the key, the ratios to the run with datagrams of another
-group show the cost of the opening: the loss of that run is that of the machine, which carries them.
+Told are, for each run, how many forged datagrams left a second and how many each member dropped. The last line is JSON:
+the medians of the ratios to the first run, or to one without a key. With the key, the ratios to the run with datagrams
+of another group show the cost of the opening: the loss of that run is that of the machine, which carries them.
 
     python bench/forged.py --pairs 4 --rate 100000      # four minutes
 """
@@ -23,17 +23,19 @@ group show the cost of the opening: the loss of that run is that of the machine,
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import socket
 import statistics
 import struct
+import sys
 import tempfile
 import time
 from multiprocessing import Event, Process, Value
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event as EventType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqcast._native.engine import crc32c
 from seqcast.config import keys
@@ -41,6 +43,7 @@ from seqcast.core.frames.asking import Ask
 from seqcast.core.frames.kinds import dump
 from seqcast.net.opening import group_address, group_tag
 from seqcast.perf.paths import open_path
+from seqcast.perf.report import machine
 from seqcast.perf.runs import Load, group_throughput
 
 PORT = 47310
@@ -63,6 +66,8 @@ KINDS = {
     "no key, asked": "no key, alone",
 }
 """And the kind with which each is compared."""
+OPENED = ("forged", "overheard")
+"""These members open in vain; compared, too, with as many that they drop by the header."""
 
 
 def flood(
@@ -164,7 +169,7 @@ def run(kind: str, number: int, key: str, rate: int, seconds: float, singly: boo
 
 
 def main() -> None:
-    """Prints the ratios."""
+    """Measures all kinds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=4, help="runs of each kind (%(default)s)")
     parser.add_argument("--rate", type=int, default=100_000, help="forged datagrams a second (%(default)s)")
@@ -179,11 +184,21 @@ def main() -> None:
                 one = run(kind, 10 * pair + number, key, arguments.rate, arguments.seconds, arguments.singly)
                 rates[kind].append(one.messages)
                 besides = f", {one.forged:,.0f} forged/s, {one.dropped:,.0f} dropped by each" if one.forged else ""
-                print(f"{kind:18}{one.messages:12,.0f} messages/s{besides}", flush=True)
-    pairs = [(kind, alone or kind) for kind, alone in KINDS.items()]
-    for kind, other in [*pairs, ("forged", "of another group"), ("overheard", "of another group")]:
-        ratios = [one / two for one, two in zip(rates[kind], rates[other], strict=True)]
-        print(f"{kind}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of the rate {other!r}")
+                print(f"{kind:18}{one.messages:12,.0f} messages/s{besides}", file=sys.stderr, flush=True)
+    pairs = [(kind, alone) for kind, alone in KINDS.items() if alone]
+    rows = [compared(rates, *each) for each in [*pairs, *((kind, "of another group") for kind in OPENED)]]
+    about = {"pairs": arguments.pairs, "rate": arguments.rate, "singly": arguments.singly, "machine": machine()}
+    print(json.dumps({"forged": rows, **about}))
+
+
+def compared(rates: dict[str, list[float]], kind: str, beside: str) -> dict[str, Any]:
+    """A row of the table: the rate under one kind of datagrams, of that under another or under none."""
+    ratios = [one / two for one, two in zip(rates[kind], rates[beside], strict=True)]
+    medians = [round(statistics.median(rates[each])) for each in (kind, beside)]
+    return {
+        "kind": kind, "beside": beside, "msgs_per_s": medians[0], "beside_msgs_per_s": medians[1],
+        "ratio": statistics.median(ratios), "spread": [min(ratios), max(ratios)],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

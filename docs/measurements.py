@@ -232,6 +232,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             lambda row: board_row(row, "veth_msgs_per_s"),
             rows_of(runs, "between_hosts"),
         ),
+        (
+            "A group under datagrams of a process outside it, 100,000 a second on the same cores, and of the rate "
+            "beside each ([kinds](security.md#how-it-works)); *asked*: a tenth as many, each a question that only "
+            "members are answered:",
+            ["datagrams", "messages/s", "beside", "messages/s", "of that"],
+            forged_row,
+            rows_of(runs, "forged"),
+        ),
     ):
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
@@ -314,6 +322,9 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
         expect(what + unit, row["target"], row["change"], most=row["unit"] != "messages")
     for row in run.get("board", ()):
         expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
+    for row in run.get("forged", ()):
+        if row["kind"] == "no key, asked" or row["beside"] == "of another group":
+            expect(f"rate of a group, {row['kind']}, of that {row['beside']}", 0.98, row["ratio"])
     for row in run.get("between_hosts", ()):
         expect(f"perf --hosts over namespaces, {row['size']:,} B, of --path veth", 0.95, row["ratio"])
     for row in run.get("transports", ()):
@@ -404,6 +415,13 @@ def board_row(row: dict[str, Any], beside: str = "without_msgs_per_s") -> list[s
     rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", beside)]
     low, high = row["quartiles"]
     return [str(row["members"]), f"{row['size']:,} B", *rates, f"{row['ratio']:.3f}", f"{low:.3f}–{high:.3f}"]
+
+
+def forged_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of forged datagrams."""
+    low, high = row["spread"]
+    rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", "beside_msgs_per_s")]
+    return [row["kind"], rates[0], row["beside"], rates[1], f"{row['ratio']:.2f} ({low:.2f}–{high:.2f})"]
 
 
 def election_row(row: dict[str, Any]) -> list[str]:

@@ -184,6 +184,20 @@ def test_times_by_unicast_are_rendered_beside_their_targets():
     assert "| `join`, by unicast, of multicast's, p50 | at most 1.3 | 1.31 |" in text and text.count("at most") == 2
 
 
+def test_rates_under_forged_datagrams_are_rendered_beside_their_targets(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import forged
+
+    rates = {"no key, alone": [1000.0, 1010.0, 990.0], "no key, asked": [970.0, 970.0, 970.0]}
+    rows = [forged.compared(rates, "no key, asked", "no key, alone")]
+    rows.append({**rows[0], "kind": "forged", "beside": "of another group", "ratio": 0.99})
+    rows.append({**rows[0], "kind": "forged", "beside": "alone", "ratio": 0.7})
+    text = measurements.figures([{"forged": rows, "command": "python bench/forged.py"}])
+    assert "| no key, asked | 970 | no key, alone | 1,000 | 0.97 (0.96–0.98) |" in text
+    assert "| rate of a group, no key, asked, of that no key, alone | at least 0.98 | 0.97 |" in text
+    assert text.count("at least 0.98") == 1
+
+
 def test_calls_are_rendered_beside_their_targets():
     """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs it."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]
