@@ -325,7 +325,8 @@ def codes_page() -> str:
         "# Codes",
         "Made from `src/seqcast/codes.py` by `docs/render.py`; do not edit.",
         "Each condition that seqcast reports has a code, which stays the same in all releases. The line that reports "
-        "it has the facts; this page has the cause and the remedy.",
+        "it has the facts; this page has the cause and the remedy. The text of each error ends with its code, which "
+        "programs find in `error.code`.",
     ]
     for digit, kind in KINDS.items():
         rows = [

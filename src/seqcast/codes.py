@@ -209,6 +209,12 @@ NEVER_LEFT = _code(
     "The program has lost its last reference to an open group, which leaves by itself then.",
     "Call `leave`, or use the group in a `with` statement.",
 )
+NOT_MEASURED = _code(
+    1206,
+    "A measurement failed",
+    "A process of `seqcast perf` failed or hangs, or the way to it, or there is no such network here.",
+    "The text says which.",
+)
 STARVED = _code(
     2201,
     "A member has no receive buffer free",
@@ -225,8 +231,8 @@ SLOW_RECEIVER = _code(
 TOO_SLOW = _code(
     2204,
     "A receiver is too slow to stay in the group",
-    'With `slow="exclude"`, the receiver held a sender at its limit for `slow_s`, while most members took messages '
-    "much faster.",
+    'With `slow="exclude"`, the receiver held a sender at its limit for `slow_s`, and could take less than a '
+    "sixteenth of what most members could.",
     "Take messages faster there (`recv_batch`), or raise slow_s on all members; then join again.",
 )
 NO_REJOIN = _code(
@@ -538,6 +544,12 @@ NEITHER_GIVES_WAY = _code(
     "Both were founded, or allowed to continue, while they were cut off from each other.",
     "End one of them: its work since then is lost.",
 )
+NO_SIDE = _code(
+    3216,
+    "An operator could not let a minority continue",
+    "`seqcast unblock` reached no member that is blocked as a minority, or members of several blocked sides.",
+    "The text says which, and the option to give.",
+)
 UNBLOCKED = _code(
     3215,
     "An operator let a minority continue",
@@ -666,6 +678,12 @@ JOURNAL_LACKS = _code(
     "The disk was full, or the journal was closed while another thread kept the stream.",
     "Free space, or make the directory writable: the journal goes on by itself if possible; `rows_lost` counts missing "
     "rows.",
+)
+JOURNAL_UNREADABLE = _code(
+    6008,
+    "A journal cannot be read",
+    "This is no journal, or one of another release, or its files are damaged, or went away during the reading.",
+    "The text names the file: restore the journal from a copy, or leave this one out.",
 )
 SOURCE_STALLS = _code(
     6007,

@@ -22,6 +22,16 @@ class SeqcastError(Exception):
     code: str = "SC9001"
     sent: int = 0
 
+    def __str__(self) -> str:
+        """The text, and the code, by which docs/codes.md has more about it."""
+        text = super().__str__()
+        return text if self.code in text else f"{text} ({self.code})".lstrip()
+
+
+def without_code(error: BaseException) -> str:
+    """The text of an error, for one that has another code."""
+    return Exception.__str__(error) if isinstance(error, SeqcastError) else str(error)
+
 
 class UsageError(SeqcastError):
     """A wrong call: a wrong type, a message over the limit, a call at the wrong time or place."""

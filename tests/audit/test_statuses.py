@@ -89,7 +89,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
         (
             "fails(JournalDamaged('no'))",
             2,
-            "seqcast: damage: no; restore it from a copy, or leave this journal out (SC1201)",
+            "seqcast: damage: no; restore it from a copy, or leave this journal out (SC6008)",
         ),
         ("fails(MemoryError('none left'))", 3, "seqcast: Spark failed: none left (SC6002)"),
         ("fails(ConnectionRefusedError(111, 'no Java'))", 3, "seqcast: Spark failed: [Errno 111] no Java (SC6002)"),
@@ -106,7 +106,8 @@ def test_an_audit_without_a_verdict_does_not_say_that_a_guarantee_is_broken(
 
 def test_spark_without_temporary_files_gives_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(SparkFailed, match=r"^no temporary files can be written: .*; free some space, or set TMPDIR$"):
+    says = r"^no temporary files can be written: .*; free some space, or set TMPDIR \(SC6002\)$"
+    with pytest.raises(SparkFailed, match=says):
         open_session()
 
 

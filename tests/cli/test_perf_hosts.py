@@ -58,7 +58,7 @@ def test_a_host_that_other_programs_keep_busy_is_measured_only_anyway(monkeypatc
     if counts:
         assert addressed([place], anyway=False) == addressed([place])
     else:
-        with pytest.raises(PathError, match=r"^other programs use 0.11 of a core on a, .* --anyway$"):
+        with pytest.raises(PathError, match=r"^other programs use 0.11 of a core on a, .* --anyway \(SC1206\)$"):
             addressed([place], anyway=False)
 
 
@@ -97,6 +97,7 @@ def test_hosts_by_unicast_find_each_other_by_addresses_though_their_names_do_not
     said = json.loads(done.stdout)
     assert said["delivered_msgs_per_s"] > 0 and said["messages"] > 0 and said["lost"] == said["wrong"] == 0
     assert said["raw_mb_per_s"] > 1 and said["limit_mb_per_s"] > 1
+    assert said["ratio_to_line"] > 0, "of the card by which the hosts reach each other"
 
 
 @netns
@@ -256,7 +257,8 @@ def test_workers_at_full_load_whose_controller_is_gone_end_within_two_seconds(ne
 
 def test_another_release_on_a_host_is_named():
     hosts.check("far", hosts.about(""))
-    with pytest.raises(PathError, match=r"^far has seqcast of protocol 1, this machine \d+: install the same$"):
+    says = r"^far has seqcast of protocol 1, this machine \d+: install the same \(SC1206\)$"
+    with pytest.raises(PathError, match=says):
         hosts.check("far", {**hosts.about(""), "protocol": 1})
 
 
@@ -334,9 +336,9 @@ def test_a_process_that_dies_ends_the_wait_for_another_one():
     try:
         for each in (ends, fails):
             each.tell()
-        with pytest.raises(RunFailed, match=r"ended with status 3: gone$"):
+        with pytest.raises(RunFailed, match=r"ended with status 3: gone \(SC1206\)$"):
             waits.expect("done", LIMIT_S, [over, waits, ends])
-        with pytest.raises(RunFailed, match=r"^p2: no$"):
+        with pytest.raises(RunFailed, match=r"^p2: no \(SC1206\)$"):
             waits.expect("done", LIMIT_S, [over, fails])
     finally:
         for each in (waits, ends, fails, over):
@@ -348,7 +350,7 @@ def test_a_process_that_is_killed_ends_the_wait_though_one_that_it_started_holds
     waits, killed = Process(["sleep", "600"], "p0"), Process(["sh", "-c", "sleep 600 & kill -9 $$"], "p1")
     try:
         began = time.monotonic()
-        with pytest.raises(RunFailed, match=r"^p1 ended with status -9: no message$"):
+        with pytest.raises(RunFailed, match=r"^p1 ended with status -9: no message \(SC1206\)$"):
             waits.expect("done", LIMIT_S, [killed])
         assert time.monotonic() - began < LIMIT_S
     finally:

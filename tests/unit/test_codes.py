@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pickle
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -11,8 +12,11 @@ from project import ROOT
 
 import seqcast.codes as codes
 import seqcast.errors as errors
-from seqcast.board.judge import readiness, spokesman, troubles, troubles_here, way
+from seqcast.board.judge import groups, readiness, spokesman, troubles, troubles_here, way
 from seqcast.board.read import Board, pid_namespace
+from seqcast.journal.schema import JournalError
+from seqcast.perf.paths import PathError
+from seqcast.perf.processes import RunFailed
 
 SECOND = 10**9
 
@@ -140,13 +144,28 @@ def test_members_here_that_the_view_does_not_have_are_faults():
     assert [each.code.number for each in stopped] == ["SC2207", "SC3105"]
     for name, value in {
         "interface": "eth1", "net": "net:[2]", "port": 47320, "multicast": "239.1.2.3", "transport": "auto",
-        "seal": {"keys": ["1f"]},
+        "seal": {"keys": ["1f"]}, "cluster": "d",
     }.items():  # fmt: skip
         assert troubles_here(seen, [seen, board(**OUT, **STOPPED, **{f"about__{name}": value})], 1.0) == [], name
     assert troubles_here(seen, [seen, board(**OUT, gauges__posted=0)], 1.0) == [], "it has ended"
     assert troubles_here(seen, [seen, out], 1001.0) == [], "it has just entered its view"
     beside = board(about__name="b", about__id=2, **STOPPED)
     assert [each.code.number for each in troubles_here(seen, [seen, beside], 1.0)] == ["SC2207"]
+
+
+def test_boards_of_one_name_are_of_one_group_unless_something_on_them_keeps_the_groups_apart():
+    def keyed(name, number, *keys):
+        view = {"counter": 1, "since": 0, "members": [{"id": number, "name": name, "address": "10.0.0.1:9"}]}
+        return board(about__name=name, about__id=number, about__view=view, about__seal={"keys": list(keys)})
+
+    new, old, both, other = keyed("a", 1, "2e"), keyed("b", 2, "1f"), keyed("c", 3, "2e", "1f"), keyed("d", 4, "3d")
+    names = [["".join(each.name for each in part)] for part in groups([new, old, other, both])]
+    assert names == [["abc"], ["d"]], "a member that opens both keys joins those that have one each"
+    seen, out = (board(**each, about__transport="unicast") for each in ({}, OUT))
+    out.about["view"] = {"counter": 5, "since": 0, "members": OTHERS[:1]}
+    assert [len(part) for part in groups([seen, out])] == [1, 1]
+    out.about["view"]["members"] = OTHERS
+    assert [len(part) for part in groups([seen, out])] == [2], "one is in the other's view"
 
 
 def test_by_seeds_alone_only_members_that_have_met_are_of_one_group():
@@ -227,6 +246,30 @@ def test_every_error_has_its_code():
     found = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
     assert {name: vars(error).get("code") for name, error in found.items()} == ERRORS
     assert set(ERRORS.values()) <= codes.CODES.keys()
+
+
+OTHERS_OF_THE_PACKAGE = {JournalError: "SC6008", PathError: "SC1206", RunFailed: "SC1206"}
+
+
+@pytest.mark.parametrize("error", [*(getattr(errors, name) for name in ERRORS), *OTHERS_OF_THE_PACKAGE])
+def test_the_text_of_an_error_ends_with_its_code_once(error):
+    code = ERRORS.get(error.__name__) or OTHERS_OF_THE_PACKAGE[error]
+    one = error("no: try again")
+    assert str(one) == str(pickle.loads(pickle.dumps(one))) == f"no: try again ({code})"
+    assert errors.without_code(one) == "no: try again" and errors.without_code(OSError(2, "no")) == "[Errno 2] no"
+    assert str(error(f"no ({code})")) == f"no ({code})" and str(error()) == f"({code})"
+    one.code = "SC3216"  # of this one alone
+    assert str(one) == "no: try again (SC3216)"
+
+
+def test_no_error_of_the_package_has_the_code_of_a_bug():
+    without = []
+    for path in (ROOT / "src/seqcast").glob("**/*.py"):
+        for each in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(each, ast.ClassDef) and "SeqcastError" in map(ast.unparse, each.bases):
+                if not any(ast.unparse(line).startswith("code = ") for line in each.body):
+                    without.append(each.name)
+    assert without == [] and {error.code for error in OTHERS_OF_THE_PACKAGE} <= codes.CODES.keys()
 
 
 def test_a_line_ends_with_its_number():

@@ -14,7 +14,7 @@ from seqcast.api.sending import Sending
 from seqcast.api.sought import Place, Sought
 from seqcast.arguments import deadline_of, left_until
 from seqcast.config import Config
-from seqcast.errors import NotMember, SendTimeout, Undecided, UsageError
+from seqcast.errors import NotMember, SendTimeout, Undecided, UsageError, without_code
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 
@@ -121,11 +121,11 @@ class Delivering(Sending, Keeping):
             self.send(payload, timeout=timeout)
             sought.sent(self._place())
         except SendTimeout as full:
-            raise Undecided(f"not sent: {full}") from None
+            raise Undecided(f"not sent: {without_code(full)}") from None
         except NotMember as gone:
             if "not yet known to be ordered" not in str(gone):  # no part can be delivered
                 raise
-            raise _undecided(str(gone), sought) from None
+            raise _undecided(without_code(gone), sought) from None
 
     def _await_delivery(self, sought: Sought, deadline: float | None) -> None:
         """Waits until nothing more is to be learned by receiving; receives if no other thread does."""

@@ -19,7 +19,7 @@ from seqcast.arguments import as_about
 from seqcast.config import Config
 from seqcast.core.state.backlog import Item
 from seqcast.core.vocabulary import Meaning, SetInfo
-from seqcast.errors import NotMember, SeqcastError
+from seqcast.errors import NotMember, SeqcastError, without_code
 from seqcast.events import Excluded, Lost, Rejoined
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler, StateReceiver
@@ -105,7 +105,7 @@ class Attempt:
             if not self._over.is_set():
                 level = logging.INFO if isinstance(error, SeqcastError) else logging.ERROR
                 text = codes.REJOIN_FAILED("%s: cannot join again yet: %s")
-                log.log(level, text, self._old.name, error, exc_info=level == logging.ERROR)
+                log.log(level, text, self._old.name, without_code(error), exc_info=level == logging.ERROR)
             return False
         self.runner = runner
         return True

@@ -20,7 +20,7 @@ from seqcast.blocks.closing import Closing
 from seqcast.blocks.codec import Codec, codec_of
 from seqcast.blocks.dictionary import ABSENT
 from seqcast.config import Config
-from seqcast.errors import ConfigError, NotMember, NotReady, UsageError
+from seqcast.errors import ConfigError, NotMember, NotReady, UsageError, without_code
 from seqcast.events import Lost
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Feed(Closing):
             for event in self.group.events():
                 self._event(event)
         except NotMember as error:
-            over = str(error)
+            over = without_code(error)
         except BaseException as error:
             over = f"the feed has failed: {error!r}"
             log.exception(codes.CALLBACK_FAILED("the feed of %s has failed"), self.group.cluster)

@@ -37,6 +37,7 @@ from seqcast.errors import (
     StableFailed,
     Undecided,
     UsageError,
+    without_code,
 )
 from seqcast.events import Blocked, Excluded, Unblocked
 from seqcast.types import View
@@ -221,11 +222,15 @@ class Replica(Closing, Generic[M]):
     def why(self) -> str:
         """Why not ready, as text for people; "" if ready."""
         with self._lock:
-            group, why = self._group, str(self._failure or self._why)
+            group, why = self._group, self._reason()
         if group is None:
             return why
         status = group.status
         return "" if status == "member" else status.reason or f"it is {status}"
+
+    def _reason(self) -> str:
+        """Why this replica is not in its group. Under the lock."""
+        return self._why if self._failure is None else without_code(self._failure) or repr(self._failure)
 
     @property
     def ready(self) -> bool:
@@ -264,7 +269,7 @@ class Replica(Closing, Generic[M]):
         """
         with self._lock:
             if self._group is None:
-                raise NotReady(f"this replica is not in its group: {self._failure or self._why}")
+                raise NotReady(f"this replica is not in its group: {self._reason()}")
             return self._group
 
     def set_info(self, info: Mapping[str, Any]) -> None:
@@ -577,10 +582,10 @@ class Replica(Closing, Generic[M]):
             except JoinRefused as refused:
                 if not self._was_member:
                     raise
-                self._note(f"it cannot join again: {refused}")
+                self._note(f"it cannot join again: {without_code(refused)}")
                 self._pause(AGAIN_S)
             except (JoinTimeout, NotMember) as late:
-                self._note(str(late))
+                self._note(without_code(late))
             else:
                 try:
                     self._joined(group)
@@ -677,7 +682,7 @@ class Replica(Closing, Generic[M]):
     def _disk_failed(self, error: SeqcastError) -> None:
         """On the thread that syncs. The member ends as in a crash."""
         with self._lock:
-            self._disk_error, self._why = error, str(error)
+            self._disk_error, self._why = error, without_code(error)
             group = self._group
         if group is not None:
             group.leave(0)

@@ -21,7 +21,7 @@ from seqcast.blocks.closing import Closing
 from seqcast.blocks.codec import Codec, codec_of
 from seqcast.blocks.replica import NEEDED, checked_settings
 from seqcast.config import Config
-from seqcast.errors import NotInView, NotMember, NotReady, SendTimeout, Undecided, UsageError
+from seqcast.errors import NotInView, NotMember, NotReady, SendTimeout, Undecided, UsageError, without_code
 from seqcast.events import Excluded
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
@@ -381,7 +381,7 @@ class Rpc(Closing):
             while True:
                 self._take(self.group.next_event())
         except NotMember as error:
-            why = str(error)
+            why = without_code(error)
         except BaseException as error:
             why = f"the block has failed: {error!r}"
             log.exception(codes.CALLBACK_FAILED("the requests of %s have failed"), self.group.cluster)

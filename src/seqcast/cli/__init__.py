@@ -161,11 +161,11 @@ def run(command: str, arguments: list[str]) -> int:
         wanted = extra or EXTRAS[missing]
         return complain(f"`{command}` needs {missing}, which is not installed: pip install 'seqcast[{wanted}]'")
     except (UsageError, ConfigError) as error:
-        return complain(_coded(error))
+        return complain(str(error))
     except SparkFailed as error:
-        return complain(_coded(error), 3)
+        return complain(str(error), 3)
     except SeqcastError as error:
-        return complain(_coded(error), 1)
+        return complain(str(error), 1)
     except SystemExit as leaving:  # argparse: 0 after --help, 2 after a complaint
         return leaving.code if isinstance(leaving.code, int) else 2
     except BrokenPipeError:
@@ -173,12 +173,6 @@ def run(command: str, arguments: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
-
-
-def _coded(error: SeqcastError) -> str:
-    """The text of an error, and its code, by which docs/codes.md has more about it."""
-    text = str(error)
-    return text if error.code == SeqcastError.code or error.code in text else f"{text} ({error.code})"
 
 
 def complain(text: str, status: int = 2) -> int:

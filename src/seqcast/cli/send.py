@@ -17,6 +17,7 @@ from seqcast.cli import INTERRUPTED, complain
 from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
 from seqcast.cli.output import wait_for
 from seqcast.commandline import Progress, count, on_stderr
+from seqcast.errors import without_code
 
 NEEDS = ("seqcast.api.group",)
 CHUNK_BYTES = 1 << 18
@@ -51,7 +52,7 @@ def join(cluster: str, settings: dict[str, Any]) -> seqcast.Group:
         if type(error) is not seqcast.JoinTimeout:  # the group refused us
             raise
         hint = f"--members {settings['min_members']}: this member counts, and so does each seqcast tail"
-        raise seqcast.JoinTimeout(f"{error} ({hint})") from None
+        raise seqcast.JoinTimeout(f"{without_code(error)} ({hint})") from None
 
 
 class Sending:

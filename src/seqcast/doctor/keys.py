@@ -14,7 +14,7 @@ from seqcast.config import Config
 from seqcast.config.identities import read_identity, read_list
 from seqcast.config.keys import read
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, without_code
 from seqcast.net.secure import ANYWHERE, fault
 from seqcast.system import read as read_system
 
@@ -78,5 +78,5 @@ def _file(word: str, path: str, reads: Callable[[str], object]) -> Line:
     try:
         reads(path)
     except ConfigError as error:
-        return Line(FAIL, word, str(error), codes.WRONG_SETTING)
+        return Line(FAIL, word, without_code(error), codes.WRONG_SETTING)
     return Line(OK, word, path)

@@ -20,7 +20,7 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, without_code
 from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
@@ -54,7 +54,7 @@ def look(
     try:
         driver = open_driver(engine, CLUSTER, MEMBER, config, discovery)
     except ConfigError as error:
-        yield Line(FAIL, "interface", str(error), codes.NO_SOCKETS)
+        yield Line(FAIL, "interface", without_code(error), codes.NO_SOCKETS)
     else:
         try:
             yield from _sockets(driver, config, root, discovery)

@@ -17,6 +17,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import seqcast.codes as codes
 from seqcast.errors import UsageError
 from seqcast.types import Member
 
@@ -60,6 +61,8 @@ _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
 class JournalError(UsageError):
     """Not a journal, or not one that this version can read."""
+
+    code = codes.JOURNAL_UNREADABLE.number
 
 
 class JournalGone(JournalError):

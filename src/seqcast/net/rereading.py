@@ -10,7 +10,7 @@ import seqcast.codes as codes
 from seqcast._native.engine import Engine
 from seqcast.core.context import NEVER
 from seqcast.core.vocabulary import Input, KeysRead, ListRead
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, without_code
 from seqcast.net.secure import KeyFile, ListFile, Reread, cookies_of
 
 T = TypeVar("T")
@@ -47,14 +47,15 @@ class Rereading:
             found |= each.counters if each is not None else {}
         return found
 
-    def _read(self, file: Reread[T] | None, now_ns: int, say: Say, spoilt: Callable[[ConfigError], str]) -> T | None:
-        """The content of a file that was due and has another one; ``spoilt``: the warning if the file holds none."""
+    def _read(self, file: Reread[T] | None, now_ns: int, say: Say, spoilt: Callable[[str], str]) -> T | None:
+        """The content of a file that was due and has another one; ``spoilt``: the warning, by the reason, if the file
+        holds none."""
         if file is None or now_ns < file.due_ns:
             return None
         try:
             return file.look(now_ns)
         except ConfigError as error:
-            say(spoilt(error), logging.WARNING)
+            say(spoilt(without_code(error)), logging.WARNING)
             return None
 
     def _look_at_keys(self, now_ns: int, say: Say) -> list[Input]:
@@ -62,7 +63,7 @@ class Rereading:
             self._keys,
             now_ns,
             say,
-            lambda error: codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}"),
+            lambda why: codes.KEY_FILE(f"the key file has changed, and the keys before stay: {why}"),
         )
         if secrets is None:
             return []
@@ -76,7 +77,7 @@ class Rereading:
             self._members,
             now_ns,
             say,
-            lambda error: codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"),
+            lambda why: codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {why}"),
         )
         if allowed is None:
             return []

@@ -22,7 +22,7 @@ from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES
 from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
 from seqcast.core.secrets import CIPHERS, CLOSES
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, without_code
 from seqcast.types import MEMBERS_MAX, Secret
 
 EXTRA = "pip install 'seqcast[secure]'"
@@ -62,7 +62,7 @@ def fault() -> tuple[str, bool]:
         sodium = _sodium()
         return "", _seal(sodium, (), has_aes(sodium)).aes
     except ConfigError as error:
-        return str(error), False
+        return without_code(error), False
 
 
 def _seal(sodium: Any, secrets: tuple[tuple[int, Secret], ...], aes: bool) -> Seal:

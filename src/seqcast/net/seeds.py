@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from seqcast.config.check import split_seed
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, without_code
 from seqcast.files import NAMED_BYTES_MAX, read_file
 
 HOSTS_MAX = 256
@@ -88,5 +88,5 @@ def hosts(lines: Iterable[str]) -> list[str]:
         try:
             split_seed(each)
         except ConfigError as error:
-            raise OSError(str(error)) from None
+            raise OSError(without_code(error)) from None
     return found

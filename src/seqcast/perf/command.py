@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from seqcast.errors import SeqcastError
+from seqcast.errors import SeqcastError, without_code
 from seqcast.perf import hosts, matrix, report
 from seqcast.perf.arguments import parse as parse
 from seqcast.perf.arguments import pinned, settings
@@ -173,7 +173,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
         except RunFailed as error:
             if not arguments.hosts:
                 raise
-            print(f"{error}, so there is no baseline", file=sys.stderr)
+            print(f"{without_code(error)}, so there is no baseline", file=sys.stderr)
             baselines = False
     result = {
         "members": arguments.members,

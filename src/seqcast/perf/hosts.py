@@ -72,13 +72,14 @@ def about(interface: str) -> dict[str, Any]:
     from seqcast.core.frames.fields import PROTOCOL_VERSION
 
     own = _own_address(interface)
+    used = interface or _interface_with(own)
     return {
         "version": metadata.version("seqcast"),
         "protocol": PROTOCOL_VERSION,
         "python": platform.python_version(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}",
-        "speed_mbit": number(File("/"), f"sys/class/net/{interface}/speed") if interface else 0,
-        "nic": nic(interface or _interface_with(own)),
+        "speed_mbit": number(File("/"), f"sys/class/net/{used}/speed") if used else 0,
+        "nic": nic(used),
         "address": own,
     }
 

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from seqcast.errors import SeqcastError
+import seqcast.codes as codes
+from seqcast.errors import SeqcastError, without_code
 
 PATHS = ("loopback", "veth", "veth-segmented")
 LOOPBACK_PACKET = 65000
@@ -46,6 +47,8 @@ _numbers = itertools.count()
 
 class PathError(SeqcastError):
     """The path cannot be made on this machine, or by this user."""
+
+    code = codes.NOT_MEASURED.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def why_no_namespaces() -> str:
         with namespace():
             return ""
     except PathError as error:
-        return f"network namespaces cannot be made here: {error}"
+        return f"network namespaces cannot be made here: {without_code(error)}"
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from seqcast.errors import SeqcastError
+import seqcast.codes as codes
+from seqcast.errors import SeqcastError, without_code
 from seqcast.perf import hosts
 from seqcast.perf.paths import PathError, Place
 
@@ -34,6 +35,8 @@ NOTES = 20
 
 class RunFailed(SeqcastError):
     """A process of the measurement failed; the message is its own."""
+
+    code = codes.NOT_MEASURED.number
 
 
 Inbox: TypeAlias = "queue.Queue[tuple[Process, str | None]]"
@@ -230,7 +233,7 @@ class Processes:
             process.said = process.expect("hello", HELLO_S)
         except RunFailed as error:
             remedy = f"{shown} must print seqcast's release and end, and pass on its standard input"
-            raise RunFailed(f"{error}. {remedy}: change --via or --python") from None
+            raise RunFailed(f"{without_code(error)}. {remedy}: change --via or --python") from None
         hosts.check(place.host, process.said)
         return process
 

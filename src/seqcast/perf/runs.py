@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from seqcast.errors import without_code
 from seqcast.perf.hosts import GROUP_ADDRESS
 from seqcast.perf.paths import Path
 from seqcast.perf.processes import LEAVE_S, Crew, Process, Processes, RunFailed
@@ -239,7 +240,7 @@ def journal_rows(folder: str) -> int:
     try:
         return sum(journal.rows for journal in find([folder]))
     except JournalError as error:
-        raise RunFailed(str(error)) from None
+        raise RunFailed(without_code(error)) from None
 
 
 def placed(path: Path, settings: Mapping[str, Any], members: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqcast.errors import SendTimeout, SeqcastError
+from seqcast.errors import SendTimeout, SeqcastError, without_code
 from seqcast.perf import hosts
 from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import SLICE_S, BatchSource, Check
@@ -580,7 +580,7 @@ def main() -> int:
         }  # fmt: skip
         roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:
-        say("failed", text=str(error))
+        say("failed", text=without_code(error))
         return 1
     return 0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
@@ -34,6 +35,13 @@ class OperatorEvent(Enum):
     ANSWER = auto()
     DEADLINE = auto()
     CHOICE = auto()
+
+
+def _no_side(text: str) -> SeqcastError:
+    """The error for an operator who cannot let a side continue."""
+    error = SeqcastError(text)
+    error.code = codes.NO_SIDE.number
+    return error
 
 
 class Operator(TableMachine):
@@ -96,10 +104,10 @@ class Operator(TableMachine):
             UsageError: ``member`` is on none.
         """
         if not self.answers and self.strange:
-            raise SeqcastError(f"no member of {self.cluster!r} answers: {self.strange} (--key)")
+            raise _no_side(f"no member of {self.cluster!r} answers: {self.strange} (--key)")
         if not self.answers:
             tried = f" ({self.tried})" if self.tried else ""
-            raise SeqcastError(
+            raise _no_side(
                 f"no member of {self.cluster!r} that can be reached is blocked as a minority{tried}: if one is, check "
                 "the cluster's name, --interface, --port and --seeds"
             )
@@ -109,7 +117,7 @@ class Operator(TableMachine):
             raise UsageError(f"{member!r} is not blocked as a minority; these are: {', '.join(known)}")
         if len(sides) > 1:
             several = " and ".join(f"[{', '.join(answer.reached)}]" for answer in sides.values())
-            raise SeqcastError(
+            raise _no_side(
                 f"several sides are blocked, and only one may continue: {several}. If they reach each other again, "
                 "they merge by themselves: wait a moment. Otherwise name a member of the one to continue: --member"
             )

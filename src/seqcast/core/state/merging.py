@@ -23,7 +23,7 @@ from seqcast.core.context import NEVER
 from seqcast.core.state.chunks import Incoming
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
-from seqcast.errors import RemoteProtocolError
+from seqcast.errors import RemoteProtocolError, without_code
 
 
 class Boundaries(Protocol):
@@ -179,7 +179,7 @@ class StateMerge(TableMachine):
         try:
             chunk = incoming.filled(count)
         except RemoteProtocolError as error:
-            return self._take(now_ns, E.UNFIT, str(error))
+            return self._take(now_ns, E.UNFIT, without_code(error))
         if incoming.begun:
             self._deadline_ns = now_ns + self._timeout_ns
         if incoming.refusal is not None:

@@ -18,7 +18,7 @@ from seqcast.core.state.backlog import Backlog, Item
 from seqcast.core.state.chunks import Incoming, Outgoing, Piece
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
-from seqcast.errors import RemoteProtocolError
+from seqcast.errors import RemoteProtocolError, without_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Transfer(TableMachine):
         try:
             chunk = incoming.filled(count)
         except RemoteProtocolError as error:
-            return self._take(now_ns, TransferEvent.UNFIT, str(error))
+            return self._take(now_ns, TransferEvent.UNFIT, without_code(error))
         if incoming.begun:
             self._silent_ns = NEVER
             self._deadline_ns = now_ns + self._timeout_ns
