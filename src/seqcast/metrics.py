@@ -1,7 +1,8 @@
 """Metrics of members for Prometheus: ``Collector(group)`` in a program that has a registry of its own, and the text
 format for ``seqcast metrics``, which reads the boards of all members on this machine.
 
-Names begin with ``seqcast_``. Labels are cluster, member, and in rows about another member, peer.
+Names begin with ``seqcast_``. Labels are cluster, member, and in rows about another member, peer. Members of one name
+in two groups of one name on this machine have the label incarnation, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import seqcast.codes as codes
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import spokesman, way
+from seqcast.board.judge import groups, spokesman, way
 from seqcast.board.read import CUT_NS, Board, ViewChanges, of_other_releases, read
 from seqcast.errors import UsageError
 
@@ -55,19 +56,28 @@ class Family(NamedTuple):
 
 def families(boards: Iterable[Board]) -> list[Family]:
     """The metrics that boards show: of several of one name, such as one that was killed and its successor, those of the
-    one that runs, or of the last one. (No reader takes a page that has the same labels twice.)"""
+    one that runs, or of the last one. (No reader takes a page that has the same labels twice.) If several run, in
+    groups of one name that have nothing to do with each other, each has its incarnation for a label, too."""
     named: dict[tuple[str, str], list[Board]] = {}
     for board in boards:
         named.setdefault((board.cluster, board.name), []).append(board)
     found: dict[str, Family] = {}
-    for board in map(spokesman, named.values()):
+    for board, several in ((each, len(shown) > 1) for shown in map(_shown, named.values()) for each in shown):
         labels = {"cluster": board.cluster, "member": board.name}
+        if several:
+            labels["incarnation"] = f"{board.about['id']:x}"
         for name, kind, text, more, value in _values(board):
             family = found.setdefault(name, Family(name, kind, text, []))
             family.samples.append(Sample({**labels, **more}, value, "_total" if kind == "counter" else ""))
         cuts = _cuts(board, labels)
         found.setdefault(cuts.name, cuts._replace(samples=[])).samples.extend(cuts.samples)
     return list(found.values())
+
+
+def _shown(same: Sequence[Board]) -> list[Board]:
+    """Of boards of one name: that of the member that runs, of each group; if none does, the last one."""
+    living = [board for board in same if board.alive]
+    return [spokesman(group) for group in groups(living)] or [spokesman(same)]
 
 
 def unreadable() -> Family:

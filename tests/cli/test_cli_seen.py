@@ -62,6 +62,37 @@ def test_probe_shows_the_cipher_the_keys_and_the_age_of_the_secret(capsys, tmp_p
         assert re.search(rf"  {cipher} with a secret \d+ s old, key {one}, opens {other} too  seen by a", out), out
 
 
+def test_two_groups_of_one_name_with_two_keys_are_shown_as_two(capsys, tmp_path):
+    """Though their members have one name, too."""
+    pytest.importorskip("nacl")
+    rich = pytest.importorskip("rich.console")
+    parser = pytest.importorskip("prometheus_client.parser")
+    from seqcast.cli.top_live import drawn
+
+    name, paths = cluster(), [str(tmp_path / "one"), str(tmp_path / "two")]
+    for path in paths:
+        keys.make(path)
+    others = {"key": paths[1], "port": seqcast.Config().port + 20}
+    with join(name, "a", key=paths[0]) as a, join(name, "a", **others) as b, join(name, "c", **others) as c:
+        wait_until(lambda: (len(a.view), len(b.view), len(c.view)) == (1, 2, 2))
+        wait_until(lambda: seen(a, 1)() and seen(b, 2)() and seen(c, 2)())
+        status, out, _ = run(capsys, "probe", name)
+        assert status == 0 and sorted(re.findall(r"(\d) members? .* seen by a \(here\)", out)) == ["1", "2"], out
+        said = json.loads(run(capsys, "probe", name, "--json")[1])
+        assert sorted(len(each["members"]) for each in (said, *said["beside"])) == [1, 2]
+        assert run(capsys, "probe", name, "--all")[1].count("all asked") == 2
+        assert run(capsys, "top", name, "--plain", "--count", "1", "--every", "0.1")[1].count("seen by") == 2
+        page = io.StringIO()
+        rich.Console(file=page, width=300).print(drawn(boards(name), [], "", 0, []))
+        assert page.getvalue().count("seen by") == 2
+        read_back = {each.name: each for each in parser.text_string_to_metric_families(text_of(families(boards(name))))}
+        members = [each.labels for each in read_back["seqcast_up"].samples]
+        assert sorted(each["member"] for each in members) == ["a", "a", "c"]
+        assert {each["incarnation"] for each in members if each["member"] == "a"} == {
+            f"{each.member.id:x}" for each in (a, b)
+        }
+
+
 def test_probe_shows_who_hears_whom_and_since_when(capsys):
     with group_of(2) as (a, b):
         wait_until(seen(a, 2))

@@ -135,11 +135,30 @@ def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding
     return wrong
 
 
+def groups(found: Sequence[Board]) -> list[list[Board]]:
+    """The boards of each group: a setting, a network or a key may keep several of one name apart on a machine."""
+    parts: list[list[Board]] = []
+    for board in found:
+        near = [part for part in parts if any(_share_view(board, each) or _could_meet(board, each) for each in part)]
+        if near:
+            near[0] += [each for part in near[1:] for each in part] + [board]
+            parts = [part for part in parts if not any(part is each for each in near[1:])]
+        else:
+            parts.append([board])
+    return parts
+
+
+def _share_view(board: Board, other: Board) -> bool:
+    pairs = ((board.about, other.about), (other.about, board.about))
+    return any(each["id"] == two["id"] for one, two in pairs for each in one["view"]["members"])
+
+
 def _could_meet(board: Board, other: Board) -> bool:
     """Two members of one cluster's name may be of one group: nothing that their boards say separates them. By seeds
     alone, members of any number of groups may share a network: these two are of one if one has seen the other leave."""
     one, two = board.about, other.about
-    if any(one[name] != two[name] for name in TOGETHER) or bool(one["seal"]["keys"]) != bool(two["seal"]["keys"]):
+    keys, others = set(one["seal"]["keys"]), set(two["seal"]["keys"])
+    if any(one[name] != two[name] for name in ("cluster", *TOGETHER)) or not (keys & others or keys == others):
         return False
     if one["transport"] != "unicast":
         return True

@@ -14,11 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import STALL_S, spokesman, troubles, unreadable
+from seqcast.board.judge import STALL_S, groups, spokesman, troubles, unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import Board, BoardError, boards, kept
 from seqcast.cli import complain
-from seqcast.cli.seen import sketch
+from seqcast.cli.seen import NotAsked, sketch
 from seqcast.commandline import Parser
 from seqcast.files import read_file
 
@@ -56,22 +56,25 @@ Whole = tuple[dict[str, Any], bytes]
 
 
 def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
-    """The knowledge and the boards of members of the view, asked by one on this machine, and a line for each that is
-    missing."""
+    """The knowledge and the boards of the members of each group, asked by one on this machine, and a line for each that
+    is missing."""
     from seqcast.cli import seen_all
 
     members = [board for board in found if board.alive and board.about["view"]["members"]]
     if not members:
         return {}, ["no member runs here, so none on another machine was asked"]
-    board = spokesman(members)
-    try:
-        told = seen_all.whole(board)
-    except seen_all.NotAsked as error:
-        return {}, [f"no other member was asked: {error}"]
-    names = [board.name_of(each) for each, whole in told.items() if whole is None]
-    return {each: whole for each, whole in told.items() if whole is not None}, [
-        f"{name} has not answered {board.name}, or has no board: run this on its machine, too" for name in names
-    ]
+    others, silent = dict[int, Whole](), list[str]()
+    for board in map(spokesman, groups(members)):
+        try:
+            told = seen_all.whole(board)
+        except NotAsked as error:
+            silent.append(f"no other member was asked: {error}")
+            continue
+        others |= {each: whole for each, whole in told.items() if whole is not None}
+        missing = [board.name_of(each) for each, whole in told.items() if whole is None]
+        why = f"has not answered {board.name}, or has no board: run this on its machine, too"
+        silent += [f"{name} {why}" for name in missing]
+    return others, silent
 
 
 def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -114,7 +117,7 @@ def _of_process(board: Board) -> dict[str, Any]:
 
     try:
         return {"process": seen_all.known(board)} if board.alive else {}
-    except seen_all.NotAsked as error:
+    except NotAsked as error:
         return {"process": str(error)}
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from seqcast.board.judge import readiness, spokesman, strays, troubles_here, unreadable
+from seqcast.board.judge import groups, readiness, spokesman, strays, troubles_here, unreadable
 from seqcast.board.place import folders
 from seqcast.board.read import Board, BoardError, boards, read
 from seqcast.cli import complain
-from seqcast.cli.seen import history, sketch, table
+from seqcast.cli.seen import NotAsked, history, sketch, table
 from seqcast.codes import Finding
 from seqcast.commandline import Parser, positive, say, seconds
 
@@ -41,46 +43,75 @@ def main(arguments: argparse.Namespace) -> int:
             f"XDG_RUNTIME_DIR{''.join(f'; {each.line()}' for each in others)}",
             1,
         )
-    if arguments.all:
-        board = spokesman(found)
-        return _of_all(board, [*strays(board, found, arguments.stall), *others], arguments)
     before = {board.path: board for board in found}
-    time.sleep(BETWEEN_S)
-    found = [board for board in boards(arguments.cluster) if board.path in before] or found
-    seen_by = spokesman(found)
-    wrong = troubles_here(seen_by, found, arguments.stall) + others
-    more, lines = {}, history(seen_by)
+    if not arguments.all:
+        time.sleep(BETWEEN_S)
+        found = [board for board in boards(arguments.cluster) if board.path in before] or found
+    try:
+        shown = [
+            _of_all(group, others, arguments) if arguments.all else _of_boards(group, before, others, arguments)
+            for group, others in _with_the_last(_living(found), others)
+        ]
+    except (NotAsked, OSError, BoardError) as error:
+        return complain(str(error), 1)
+    if arguments.json:
+        first, *rest = (said for said, _ in shown)
+        print(json.dumps(first | ({"beside": rest} if rest else {})))
+    else:
+        print("\n\n".join("\n".join(lines) for _, lines in shown))
+    return 1 if any(said["findings"] for said, _ in shown) else 0
+
+
+Shown = tuple[dict[str, Any], list[str]]
+"""A group as an object, and as lines."""
+
+
+def _living(found: Sequence[Board]) -> list[list[Board]]:
+    """The boards of each group of which a member runs here; if none does, of the one that was last."""
+    parts = groups(found)
+    last = spokesman(found)
+    living = [part for part in parts if any(board.alive for board in part)]
+    return living or [part for part in parts if any(board is last for board in part)]
+
+
+def _with_the_last(parts: Sequence[list[Board]], others: list[Finding]) -> Iterator[tuple[list[Board], list[Finding]]]:
+    """The members that cannot be shown are named with the last group."""
+    for number, part in enumerate(parts, 1):
+        yield part, others if number == len(parts) else []
+
+
+def _of_boards(
+    group: Sequence[Board], before: Mapping[Path, Board], others: Sequence[Finding], arguments: argparse.Namespace
+) -> Shown:
+    """By the boards here.
+
+    Raises:
+        NotAsked: with ``--known``, the member's process did not answer.
+    """
+    board = spokesman(group)
+    wrong = [*troubles_here(board, group, arguments.stall), *others]
+    said, lines = sketch(board, group, before, wrong), table(board, group, before, wrong)
     if arguments.known:
         from seqcast.cli import seen_all
 
-        try:
-            more = {"known": seen_all.known(seen_by)}
-        except seen_all.NotAsked as error:
-            return complain(str(error), 1)
-        lines = seen_all.known_lines(more["known"])
-    if arguments.json:
-        print(json.dumps(sketch(seen_by, found, before, wrong) | more))
-    else:
-        for line in [*table(seen_by, found, before, wrong), *lines]:
-            print(line)
-    return 1 if wrong else 0
+        known = seen_all.known(board)
+        return said | {"known": known}, lines + seen_all.known_lines(known)
+    return said, lines + history(board)
 
 
-def _of_all(board: Board, others: Sequence[Finding], arguments: argparse.Namespace) -> int:
-    """Prints the reports of all members."""
+def _of_all(group: Sequence[Board], others: Sequence[Finding], arguments: argparse.Namespace) -> Shown:
+    """By the reports of all members.
+
+    Raises:
+        NotAsked, OSError, BoardError: the member here did not answer.
+    """
     from seqcast.cli import seen_all
 
-    try:
-        before = seen_all.ask(board)
-        seen = seen_all.ask(read(board.path))
-    except (seen_all.NotAsked, OSError, BoardError) as error:
-        return complain(str(error), 1)
-    wrong = [*seen_all.findings(board, seen, arguments.stall), *others]
-    if arguments.json:
-        print(json.dumps(seen_all.sketch(board, seen, wrong)))
-    else:
-        print("\n".join(seen_all.table(board, seen, before, wrong)))
-    return 1 if wrong else 0
+    board = spokesman(group)
+    before = seen_all.ask(board)
+    seen = seen_all.ask(read(board.path))
+    wrong = [*seen_all.findings(board, seen, arguments.stall), *strays(board, group, arguments.stall), *others]
+    return seen_all.sketch(board, seen, wrong), seen_all.table(board, seen, before, wrong)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import STALL_S, name_at, spokesman, troubles, troubles_here, way
+from seqcast.board.judge import STALL_S, groups, name_at, spokesman, troubles, troubles_here, way
 from seqcast.board.read import Board
 from seqcast.codes import Finding
 
@@ -17,6 +17,10 @@ HISTORY = 8
 TERSE = {"links changed", "cut reached", "senders begin or cease to wait", "suspected"}
 """Reports of the engine that a line of the log follows, with names and reasons, unless Python hangs."""
 RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
+
+
+class NotAsked(Exception):
+    """The member on this machine cannot be asked."""
 
 
 def table(board: Board, found: Sequence[Board], before: Mapping[Path, Board], wrong: Sequence[Finding]) -> list[str]:
@@ -42,13 +46,10 @@ def rows(board: Board, found: Sequence[Board], before: Mapping[Path, Board]) -> 
 def of_groups(found: Sequence[Board]) -> list[Board]:
     """The boards by which groups are shown: of each that of a member that runs, and those of members that ended."""
     shown: list[Board] = []
-    for cluster in dict.fromkeys(board.cluster for board in found):
-        living: list[Board] = []
-        ended: list[Board] = []
-        for board in found:
-            if board.cluster == cluster:
-                (living if board.alive else ended).append(board)
-        shown += [spokesman(living), *ended] if living else ended
+    for group in groups(found):
+        living = [board for board in group if board.alive]
+        shown += [spokesman(living)] if living else []
+        shown += [board for board in group if not board.alive]
     return shown
 
 

@@ -14,7 +14,7 @@ from seqcast.board.judge import host_of, unheard, way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError, plain
 from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
-from seqcast.cli.seen import MATRIX_MAX, RATES, letters, short, summary
+from seqcast.cli.seen import MATRIX_MAX, RATES, NotAsked, letters, short, summary
 from seqcast.codes import Finding, finding
 from seqcast.commandline import count
 from seqcast.core.frames.asking import KNOWN, NO_BOARD, PAGES_MAX
@@ -38,10 +38,6 @@ class Seen:
     age: int
     told: Told | None
     boardless: bool = False
-
-
-class NotAsked(Exception):
-    """The member on this machine cannot be asked."""
 
 
 def ask(board: Board) -> dict[int, Seen]:
