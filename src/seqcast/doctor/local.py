@@ -75,7 +75,7 @@ def _advertised(config: Config, own: bytes) -> Generator[Line, None, bytes]:
     try:
         public = advertised(config, own)
     except ConfigError as error:
-        yield Line(FAIL, "advertise", str(error), codes.WRONG_SETTING)
+        yield Line(FAIL, "advertise", without_code(error), codes.WRONG_SETTING)
         return b""
     if public != own:
         said = f"others are told {describe_address(public)}, and this machine has {describe_address(own)}"
