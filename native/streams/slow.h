@@ -34,5 +34,5 @@ struct sc_peer;
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now);
 void sc_slow_look(sc_engine *e, int64_t now);
 void sc_slow_heard(sc_engine *e, struct sc_peer *peer, uint32_t gives_up, int loads);
-/* What its application has taken and worked, ever. */
+/* The bytes that its application has taken, and its work, ever. */
 void sc_slow_took(const sc_engine *e, struct sc_peer *peer, sc_work ever, int64_t now);

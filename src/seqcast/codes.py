@@ -212,7 +212,7 @@ NEVER_LEFT = _code(
 NOT_MEASURED = _code(
     1206,
     "A measurement failed",
-    "A process of `seqcast perf` failed or hangs, or the way to it, or there is no such network here.",
+    "A process of `seqcast perf` failed or hangs, or the way to the process, or this machine lacks such a network.",
     "The text says which.",
 )
 STARVED = _code(
