@@ -1031,7 +1031,7 @@ BREAKS = (
          '"""membership refuses the joiner"""\n        return False',
          tests="tests/protocol/test_founding.py", why="simulated members have the same settings"),
     _one("a command founds a primary group", "src/seqcast/config/fields.py",
-         "**({\"found\": 0, **settings} if primary else settings)",
+         "**({\"found\": 0} if primary else {}), **settings",
          "**settings", tests="tests/cli/test_cli.py", why="seeds run no commands"),
     _one("an application is in a group before its voters are", MACHINES + "lifecycle.py",
          "awaits = settings.found if self.context.primary and settings.found > 1 else 0", "awaits = 0",
