@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import json
 import os
+import platform
 import random
 import re
 import stat
@@ -16,6 +17,7 @@ import pytest
 from ciphers import ENCRYPT
 from engines import Net, change_view, make_engine, secret_of
 from hostile.forge import member_tag
+from kernels import compiled, needs_compiler_and_linux
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
@@ -166,6 +168,20 @@ def test_the_library_and_the_second_opinion_agree_on_any_lengths_at_any_address(
         spoilt = bytearray(sealed)
         spoilt[rng.randrange(len(spoilt))] ^= 1 << rng.randrange(8)
         assert opened(seal, cipher, bytes(spoilt), header, nonce, key, tag, rng.randrange(16)) is None
+
+
+@needs_compiler_and_linux
+@pytest.mark.long
+@pytest.mark.parametrize("cipher", range(len(CIPHERS)))
+def test_the_library_and_a_second_opinion_in_c_agree_on_a_million_messages(tmp_path, made, cipher):
+    if platform.machine() != "x86_64":
+        pytest.skip("the second opinion is written for these machines")
+    compared = compiled(tmp_path, '#include "../tests/fuzz/second_opinion.c"\n').disagreement
+    compared.argtypes = [ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_uint64]
+    compared.restype = ctypes.c_long
+    ciphers = seal_of(Config(key=made), "orders").ciphers
+    assert compared(cipher, *ciphers[cipher - 1], 1, 1) == 0, "another cipher differs at once"
+    assert compared(cipher, *ciphers[cipher], 1_000_000, random.randrange(1, 1 << 63)) == -1
 
 
 def key_file(tmp_path, text, mode=0o600):
