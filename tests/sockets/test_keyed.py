@@ -15,10 +15,11 @@ from contextlib import ExitStack
 
 import pytest
 from engines import make_engine, reports_of
-from hostile.forge import DATA
+from hostile.forge import CONTROL, DATA, HEARTBEAT
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, payloads, wait_until
 
 import seqcast
+from seqcast._native.driver import describe_address
 from seqcast.config import Config, keys
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
@@ -121,6 +122,36 @@ def test_recorded_datagrams_sent_again_change_nothing(key):
         assert [payloads(group, 1) for group in groups] == [[b"after"]] * 2
         wait_until(lambda: all(group.counters()["drop_replay"] > 10 for group in groups))
         assert [group.view for group in groups] == [before] * 2
+
+
+@pytest.mark.multicast
+def test_a_recording_of_an_earlier_group_from_its_founding_to_its_end_changes_nothing_in_a_later_one(key):
+    """Under one key and one name, as after a restart of all: sent again from the ports of the former members."""
+    name = cluster()
+    with Wire(name) as wire:
+        former = [join(name, member, key=key) for member in "abc"]
+        wait_until(lambda: all(len(group.view.members) == 3 for group in former))
+        former[0].send(WORD)
+        assert [payloads(group, 1) for group in former] == [[WORD]] * 3
+        ports = [int(describe_address(group.member.address).rpartition(":")[2]) for group in former]
+        for group in former:
+            group.leave()
+        wait_until(lambda: {DATA, HEARTBEAT, CONTROL} <= {each[2] for each in wire.listen()})
+        with ExitStack() as sockets:
+            groups = [sockets.enter_context(join(name, member, key=key)) for member in "abc"]
+            wait_until(lambda: len({group.view for group in groups}) == 1 and len(groups[0].view.members) == 3)
+            before, heard = groups[0].view, list(wire.heard)
+            for port in ports:
+                one = sockets.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+                one.bind(("127.0.0.1", port))
+                for datagram, to in heard:
+                    one.sendto(datagram, (wire.to, to))
+                time.sleep(0.3)
+            wait_until(lambda: all(group.counters()["drop_view"] > 3 for group in groups))
+            groups[1].send(b"after")
+            assert [payloads(group, 1) for group in groups] == [[b"after"]] * 3
+            assert [group.view for group in groups] == [before] * 3
 
 
 class Reader:
