@@ -124,9 +124,11 @@ class Storm(World):
 
     def run(self) -> Result:
         """The attacker's datagrams may be frames that no member may send; and a stranger in the view, or a member of
-        which it says that it leaves, is a change."""
+        which it says that it leaves, is a change. A faulty member is believed if it answers for others that they have
+        taken a message."""
         result = super().run()
-        theirs = [line for line in result.violations if not line.startswith(("frames:", "needless:", "changes:"))]
+        excused = ("frames:", "needless:", "changes:", *(["taken:"] if self.who == "faulty" else []))
+        theirs = [line for line in result.violations if not line.startswith(excused)]
         return replace(result, violations=theirs)
 
     def strike(self) -> None:

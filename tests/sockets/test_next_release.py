@@ -22,7 +22,7 @@ import seqcast
 from seqcast.config import identities, keys
 from seqcast.core.frames.fields import PROTOCOL_VERSION
 
-LAST = {"joining": "oldest: Version", "fields": "speaks: Speaks", "view": "stateful: Flag", "merging": "root: Id"}
+LAST = {"joining": "answers: Id", "fields": "speaks: Speaks", "view": "stateful: Flag", "merging": "answers: Id"}
 """By module of frames: a field of one of them (``Join``, ``MemberInfo``, ``NewView``, ``Beacon``), behind which another
 one is added."""
 MEMBER = """

@@ -32,7 +32,7 @@ from seqcast.core.frames.closing import (
 )
 from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import NOBODY, Join, Leave, OtherVersion, Past, Refused, Seen, Wait, Was
+from seqcast.core.frames.joining import NOBODY, Challenge, Join, Leave, OtherVersion, Past, Refused, Seen, Wait, Was
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import (
     Beacon,
@@ -79,6 +79,7 @@ FRAMES = [
     JOIN,
     Wait(TOP),
     Seen(b"abcde", TOP),
+    Challenge(TOP, TOP),
     Refused("because", "name"),
     Leave(1),
     Join(PROTOCOL_VERSION, "orders", "total", (0,), INFO, 3, was=Was(7, TOP, 1)),

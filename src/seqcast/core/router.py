@@ -19,7 +19,7 @@ from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok,
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.fields import PROTOCOL_VERSION
 from seqcast.core.frames.gossiping import Gossip
-from seqcast.core.frames.joining import WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Seen, Wait
+from seqcast.core.frames.joining import WAIT_BYTES_MAX, Challenge, Join, Leave, OtherVersion, Refused, Seen, Wait
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.merging import (
     Beacon,
@@ -73,6 +73,7 @@ class By(Enum):
     MEMBERS = "a member of our view"
     NAMED = "the joiner named in the frame"
     ASKED = "those that heard our JOIN"
+    SEALED = "those that heard our JOIN or BEACON, and have the key"
     AWAITED = "a joiner that our VIEW names, and that has not entered our view"
 
 
@@ -95,6 +96,8 @@ class Router:
             RemoteProtocolError: the frame cannot be right.
         """
         self.log.received(frame, sender)
+        if isinstance(frame, Join | Beacon):
+            self.machines.challenges.note(frame, sender)
         for route in _BY_FRAME[type(frame)]:
             if self._is_of(route.of, frame, sender, address) and self._is_by(route.by, frame, sender):
                 if isinstance(route.handler, DecisionTable):
@@ -129,6 +132,9 @@ class Router:
                 return bool(sender == frame.info.id)
             case By.ASKED:
                 return bool(frame.nonce == self.context.settings.nonce)
+            case By.SEALED:
+                settings = self.context.settings
+                return settings.exchange is not None and bool(frame.nonce == settings.nonce)
             case By.AWAITED:
                 return self.machines.initiator.awaits_joiner(sender)
         return True
@@ -169,6 +175,10 @@ class Router:
         if (fault := identities.fault(frame.info)) or not identities.used or frame.cookie == frame.info.cookie:
             return fault
         return f"{frame.info.name} brings back a number that it has not signed"
+
+    def is_outside_and_lacks_answer(self, frame: Join, sender: int, _address: bytes) -> bool:
+        """we are in no view, and the JOIN does not show that its sender hears us"""
+        return self.context.view is None and self.machines.challenges.lacks_answer(frame, sender)
 
     def is_outside(self, _frame: Join, _sender: int, _address: bytes) -> bool:
         """we are in no view"""
@@ -241,7 +251,11 @@ class Router:
         self.machines.lifecycle.heard_withdrawal(sender)
         self.machines.membership.withdraw(sender)
 
-    def keep_joiner(self, frame: Join, _sender: int, _address: bytes) -> None:
+    def challenge(self, frame: Join | Beacon, sender: int, address: bytes) -> None:
+        self.machines.challenges.ask(frame, sender, address)
+
+    def keep_joiner(self, frame: Join, sender: int, address: bytes) -> None:
+        self.challenge(frame, sender, address)
         PEER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
 
     def heed_peer(self, frame: Join, _refused: object) -> None:
@@ -347,13 +361,22 @@ class Router:
         """the BEACON is of a view that we left"""
         return self.machines.lineage.entered(frame.view_id.tag)
 
+    def joining_and_lacks_answer(self, frame: Beacon, sender: int, _address: bytes) -> bool:
+        """we seek a group, and the BEACON does not show that its sender hears us"""
+        return self.machines.lifecycle.seeking and self.machines.challenges.lacks_answer(frame, sender)
+
+    def is_inside_and_lacks_answer(self, frame: Beacon, sender: int, _address: bytes) -> bool:
+        """we are in a view, and the BEACON does not show that its sender hears us"""
+        return self.context.view is not None and self.machines.challenges.lacks_answer(frame, sender)
+
     def is_inside(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
         """we are in a view"""
         return self.context.view is not None
 
     # ---- BEACON: actions
 
-    def note_group(self, frame: Beacon, _sender: int, address: bytes) -> None:
+    def note_group(self, frame: Beacon, sender: int, address: bytes) -> None:
+        self.challenge(frame, sender, address)
         self.machines.book.named([address, *frame.members], self.context.now)
         self.machines.lifecycle.heard_beacon(address)
 
@@ -364,6 +387,7 @@ class Router:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
+        self.challenge(frame, sender, address)
         self.machines.merger.beacon(frame, sender, address)
 
     # ---- a token ring's frames
@@ -624,6 +648,7 @@ JOIN: DecisionTable = decision(
     (R.names_another_address, IGNORED, "answers would not reach its sender"),
     (R.is_unproven, IGNORED, "such a joiner has no say in founding the group"),
     (R.is_withdrawn, R.forget_joiner, "the joiner founds nothing, and no view need include it"),
+    (R.is_outside_and_lacks_answer, R.challenge, "the JOIN may be a recorded one whose sender is gone"),
     (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps that is us"),
     (R.lacks_our_view, R.repeat_view, "the member has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends our VIEW"),
@@ -684,10 +709,12 @@ VIEW: DecisionTable = decision(
 )
 BEACON: DecisionTable = decision(
     "BEACON",
+    (R.joining_and_lacks_answer, R.challenge, "the BEACON may be a recorded one, of a view that has ended"),
     (R.joining, R.note_group, "there is a group: form none"),
     (R.is_of_our_view, R.note_member, "its sender is with us"),
     (R.is_ours_to_tell, R.tell_successor, "its sender is behind, or was left out, and learns this from us"),
     (R.is_of_a_view_we_left, IGNORED, "another member tells its sender, or none should"),
+    (R.is_inside_and_lacks_answer, R.challenge, "the BEACON may be a recorded one, of a view that has ended"),
     (R.is_inside, R.find_other, "another view of this cluster, or a group of another one"),
     (None, IGNORED, "we are on our way in or out"),
 )
@@ -746,6 +773,10 @@ ROUTES = (
     Route(Wait, Of.ANY, By.ASKED, _heed_wait, "lifecycle: a group exists, so none is formed"),
     Route(Seen, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.heard_place(f.seen),
           "lifecycle: others see us at another address than ours, which we may take"),
+    Route(Challenge, Of.SOUGHT, By.SEALED, lambda m, f, who, at: m.lifecycle.answer(f.number, who, at),
+          "lifecycle: a JOIN shows its sender that we are there"),
+    Route(Challenge, Of.INSIDE, By.SEALED, lambda m, f, who, at: m.merger.beacons.answer(f.number, who, at),
+          "merge: a BEACON shows its sender that our view is there"),
     Route(Refused, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.fire(LifecycleEvent.REFUSED, f),
           "lifecycle: the join fails, unless a VIEW takes us in soon"),
     Route(Leave, Of.OURS, By.ANYONE, lambda m, _, who, __: m.membership.leave(who), "membership: notes the leaver"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from seqcast.core.challenges import Challenges
 from seqcast.core.context import NEVER, Context
 from seqcast.core.lineage import Lineage
 from seqcast.core.machines.asking import Asking
@@ -39,6 +40,7 @@ class Machines:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.lineage = Lineage(context.me.id)
+        self.challenges = Challenges(context)
         self.book = Book(context.me.address, context.settings.beacon_ns, not context.settings.unicast)
         self.blocker = Blocker(context)
         self.keeper = Keeper(context)

@@ -96,6 +96,7 @@ class Join:
         oldest: version that the joiner speaks.
         hears: where multicast may not reach all: addresses of joiners that its sender hears, or some of them.
         was: with ``stable=``: the member before the restart. ``member`` is `NOBODY` without a vote in that view.
+        answers: the number of the CHALLENGE that is answered; else `NOBODY`.
     """
 
     version: Version
@@ -113,6 +114,7 @@ class Join:
     hears: Addresses = ()
     was: Was | None = None
     oldest: Version = PROTOCOL_OLDEST
+    answers: Id = NOBODY
 
 
 @control("", outside=True)
@@ -155,6 +157,16 @@ class Seen:
     nonce: Id = 1
 
 
+@control("challenge", outside=True, to_one=True, signed=True)
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """With a key, to the sender of a JOIN or BEACON with this nonce: return ``number``, as the frame may be a recorded
+    one. Answered by a JOIN or BEACON."""
+
+    nonce: Id
+    number: Id
+
+
 @control("refused", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -178,4 +190,4 @@ class Leave:
     view: Id
 
 
-Joining = Join | OtherVersion | Wait | Seen | Refused | Leave
+Joining = Join | OtherVersion | Wait | Seen | Challenge | Refused | Leave

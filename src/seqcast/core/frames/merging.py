@@ -20,6 +20,7 @@ from seqcast.core.frames.fields import (
     Speaks,
     ViewIdField,
 )
+from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import ITSELF, Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
@@ -36,7 +37,7 @@ class Beacon:
     the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and
     so shows that the beacon was heard.
     ``speaks``: the oldest and the newest protocol version that all members of the view speak. ``root``: of a primary
-    partition, the lineage of its view; see `NewView`.
+    partition, the lineage of its view; see `NewView`. ``answers``: as in a JOIN.
     """
 
     cluster: Cluster
@@ -50,6 +51,7 @@ class Beacon:
     nonce: Id = 1
     speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
     root: Id = ITSELF
+    answers: Id = NOBODY
 
 
 @control("met", outside=True, signed=True)

@@ -188,6 +188,10 @@ class Beacons:
         for member, seen in self.heard.items():
             self._greet(member, seen.address)
 
+    def answer(self, number: int, sender: int, address: bytes) -> None:
+        """Shows one that heard a beacon of ours that our view is there."""
+        self.context.send(replace(self._own_beacon(), answers=number), sender, address)
+
     # ---- requests of the merge
 
     def others(self) -> Others:

@@ -252,6 +252,10 @@ class Lifecycle(TableMachine):
         """A frame has come to our stated address."""
         self.echo = NO_ECHO
 
+    def answer(self, number: int, sender: int, address: bytes) -> None:
+        """Shows one that heard our JOIN that we are there."""
+        self.context.send(replace(self._join(self._voted()), answers=number), sender, address)
+
     def begin_with(self, first: NewView | None) -> None:
         """The votes of those that started again decided on a first view of ours; None: not yet."""
         if first is not None:
@@ -375,13 +379,17 @@ class Lifecycle(TableMachine):
         self.joins.start(self.context.now)
 
     def ask(self) -> None:
-        context, founder = self.context, self.chosen()
-        if founder not in (NOBODY, context.me.id):
-            name = next(name for name, peer in self.peers.items() if peer.id == founder)
-            self.vote = Vote(founder, name, context.now)
-        context.multicast(self._join(founder))
+        self.context.multicast(self._join(self._voted()))
         self.tries += 1
         self.lacks = self._lacks()
+
+    def _voted(self) -> int:
+        """For whom our next JOIN votes."""
+        founder = self.chosen()
+        if founder not in (NOBODY, self.context.me.id):
+            name = next(name for name, peer in self.peers.items() if peer.id == founder)
+            self.vote = Vote(founder, name, self.context.now)
+        return founder
 
     def recall(self) -> None:
         self.begin_with(self.keeper.begin(Returned(peer.info, peer.was) for peer in self.peers.values()))
