@@ -84,7 +84,7 @@ class Shared:
         ({"order": "sequencer"}, 0.8, 0.12),
         ({"transport": "multicast", "congestion": "on"}, 0.8, 0.12),
         ({"uplinks": True}, 0.8, 0.12),
-        ({"uplinks": True, "members": 5}, 0.8, 0.13),
+        ({"uplinks": True, "members": 5}, 0.8, 0.14),
     ],
     ids=[
         "path", "short path", "short queue", "losses", "hardly a queue", "ordered", "multicast", "uplink",
