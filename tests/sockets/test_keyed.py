@@ -414,6 +414,26 @@ def replace_in_each(groups, paths, step, lines):
     assert {group.counters()["key_id"] for group in groups} == {lines[0].number}
 
 
+def test_a_member_whose_file_lacks_the_key_that_another_one_seals_with_is_told_before_the_next_view(
+    key, tmp_path, caplog
+):
+    caplog.set_level(logging.WARNING, "seqcast")
+    keys.make(str(tmp_path / "new"))
+    (old,), (new,) = keys.read(key), keys.read(str(tmp_path / "new"))
+    new = keys.Key((old.number + 1) % keys.IDS, new.secret)
+    other = str(tmp_path / "other")
+    written(other, old)
+    name = cluster()
+    with join(name, "a", key=other) as a, join(name, "c", key=key) as c:
+        wait_until(lambda: len(a.view.members) == len(c.view.members) == 2)
+        written(other, new, old)
+        wait_until(lambda: "c: a, a member of our view, seals with a key that the key file" in caplog.text)
+        assert len(a.view.members) == len(c.view.members) == 2
+        written(key, new, old)
+        wait_until(lambda: c.counters()["key_reads"] == 1)
+    assert "SC5001" in caplog.text
+
+
 @pytest.mark.long
 def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tmp_path):
     """Each member has a file of its own, as on a machine of its own; in each step they change one after the other."""

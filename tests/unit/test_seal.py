@@ -237,6 +237,18 @@ def test_a_datagram_without_a_seal_does_not_count_in_a_group_with_one():
     assert net.engines[1].reports() == [OtherKey(bytes([1]), "lacks", sure) for sure in (False, True)]
 
 
+def test_a_member_that_seals_with_a_key_which_our_file_lacks_is_told_though_its_heartbeats_open():
+    """A key is replaced, and one machine was forgotten."""
+    net = Net(2, **seal())
+    other = make_engine(net.ids[0], **seal(1, 3))
+    for number in range(3):
+        other.control_send(b"%d" % number)
+        ((_, _, datagram),) = other.transmit(net.now)
+        assert net.engines[1].receive(datagram, bytes([0]), net.now) == 0
+        net.run(50)
+    assert [each.sure for each in reports_of(net.engines[1], OtherKey)] == [False, True]
+
+
 def test_datagrams_without_a_packet_count_once():
     """An old heartbeat would keep a dead member alive."""
     net = Watched(2, **seal())

@@ -570,10 +570,17 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.UNPROVEN(text)))
 
     def warn_of_key(self, report: OtherKey) -> None:
-        if report.sure:
-            said = KEYS[report.how].format(place_of(report.address))
-            text = f"members of this cluster use different keys, and will not meet: {said}"
-            self.context.emit(Warn(codes.OTHER_KEY(text)))
+        if not report.sure:
+            return
+        said = KEYS[report.how].format(place_of(report.address))
+        text = f"members of this cluster use different keys, and will not meet: {said}"
+        names = [member.name for member in self.context.members if member.address == report.address]
+        if names and report.how == "other":  # a key is being replaced
+            text = (
+                f"{names[0]}, a member of our view, seals with a key that the key file of this member lacks: give this "
+                "one the same file, or the next view change parts us"
+            )
+        self.context.emit(Warn(codes.OTHER_KEY(text)))
 
     def note_key(self, report: OtherKey) -> None:
         self.doubtful = True
