@@ -244,8 +244,8 @@ def test_a_member_that_seals_with_a_key_which_our_file_lacks_is_told_though_its_
     for number in range(3):
         other.control_send(b"%d" % number)
         ((_, _, datagram),) = other.transmit(net.now)
-        assert net.engines[1].receive(datagram, bytes([0]), net.now) == 0
-        net.run(50)
+        assert net.engines[1].receive(datagram, bytes([1]), net.now) == 0
+        net.run(300)
     assert [each.sure for each in reports_of(net.engines[1], OtherKey)] == [False, True]
 
 
