@@ -6,12 +6,12 @@
  *              After slow_ns the receiver is too slow, if
  *   others     most members could take more than 16 times as much. All take at the rate of the slowest, so that rate
  *              says nothing about the others; but their heartbeats report the bytes that their applications took, and
- *              for how long they worked on these, from a batch until they looked for more. The bytes by the time of work
- *              are the rate at which a member could take, however long it had to wait. A member that has some of the
- *              bytes in flight left to take at more than a sixteenth of the looks is as slow in any case; a look counts
- *              for slow_ns at most, so a receiver that stops after an hour of full load, when all are busy, is named as
- *              soon. (With `skips` these looks alone count: a full queue is enough if those of most are not full, as the
- *              consequence is mild, and the sender is to wait for nobody.)
+ *              for how long they worked on these, from a batch until they looked for more. The bytes by the time of
+ *              work are the rate at which a member could take, however long it had to wait. A member that has some of
+ *              the bytes in flight left to take at more than a sixteenth of the looks is as slow in any case; a look
+ *              counts for slow_ns at most, so a receiver that stops after an hour of full load, when all are busy, is
+ *              named as soon. (With `skips` these looks alone count: a full queue is enough if those of most are not
+ *              full, as the consequence is mild, and the sender is to wait for nobody.)
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
  *              over the state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member
