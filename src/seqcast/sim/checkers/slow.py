@@ -11,8 +11,8 @@ from seqcast.sim.record import Record, stays
 from seqcast.sim.settings import config
 
 PART = 0.8
-"""Of ``slow_s`` a member has taken nothing when it is put out, in the last ``2 * slow_s``: senders look now and then,
-and evidence of before counts for a while."""
+"""Of ``slow_s`` a member has taken nothing when it is put out, in the last ``2 * slow_s``: senders look with each
+heartbeat, at which a wait may just have begun, and evidence of before counts for a while."""
 MUCH = 8
 """A member that takes at least this part of what others take is not too slow, whatever happens beside."""
 
@@ -25,13 +25,14 @@ def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
     """
     settings = config(record.options)
     limit_ns = to_ns(settings.slow_s)
+    least_ns = min(PART * limit_ns, limit_ns - to_ns(settings.heartbeat_s))
     if end := record.put_out_ns:
         if settings.slow != "exclude":
             yield f"slow: {record} was put out with slow={settings.slow}"
         idle_ns = _idle_ns(record, end - 2 * limit_ns, end)
-        if idle_ns < PART * limit_ns:
+        if idle_ns < least_ns:
             yield f"slow: {record} was put out, and took nothing for {idle_ns / 1e6:.0f} ms only"
-        elif (alone_ns := _alone_ns(record, records, end - 2 * limit_ns, end)) < PART * limit_ns:
+        elif (alone_ns := _alone_ns(record, records, end - 2 * limit_ns, end)) < least_ns:
             alone = f"{alone_ns / 1e6:.0f} ms"
             yield f"slow: {record} was put out, and half of the members took nothing, too, but for {alone}"
         elif not record.options.slow_disks and _keeps_up(record, records):
@@ -41,7 +42,7 @@ def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
             yield f"slow: {record} skips messages with slow={settings.slow}"
         # It is told when it takes again, of messages that it missed long before.
         idle_ns = _idle_ns(record, 0, record.skips_ns[0])
-        if idle_ns < PART * limit_ns:
+        if idle_ns < least_ns:
             yield f"slow: {record} skips messages, and took nothing for {idle_ns / 1e6:.0f} ms only"
 
 
