@@ -8,7 +8,7 @@ from journal_data import Row, journal, member, view
 from seqcast.cli.demo import FAULTS
 from seqcast.cli.fault import plant
 from seqcast.errors import UsageError
-from seqcast.journal import reader as journals
+from seqcast.journal import places
 from seqcast.journal.schema import signed
 
 NAMES = "abc"
@@ -40,7 +40,7 @@ def journaled(request, tmp_path):
 
 
 def rows_of(top, name):
-    found = next(found for found in journals.find([top]) if found.member.name == name)
+    found = next(found for found in places.find([top]) if found.member.name == name)
     return [row for batch in found.batches() for row in batch.to_pylist()], found
 
 
@@ -87,6 +87,6 @@ def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, here):
         journal(tmp_path, who, told)
     for fault, name in zip(FAULTS, NAMES, strict=True):
         plant(fault, tmp_path, name)
-    report = check_cluster(here, journals.find([tmp_path]))
+    report = check_cluster(here, places.find([tmp_path]))
     assert not report.holds
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", report.as_text())] == []

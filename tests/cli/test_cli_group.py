@@ -144,7 +144,7 @@ def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
 @pytest.mark.long
 def test_every_command_that_joins_has_the_settings_that_members_share(start, cluster, tmp_path):
     pytest.importorskip("pyarrow")
-    from seqcast.journal import reader as journals
+    from seqcast.journal import places
 
     shared = ["--port", "47410", "--preset", "fast", "--partition", "primary"]
     status, err = send(start, cluster, "x", *shared, "--timeout", "0.3")
@@ -157,7 +157,7 @@ def test_every_command_that_joins_has_the_settings_that_members_share(start, clu
     status, err = send(start, cluster, "one\ntwo", *shared, "--journal", str(tmp_path / "send"), "--name", "s")
     assert status == 0, err
     assert receiver.communicate(timeout=LIMIT_S)[0] == "one\ntwo\n"
-    rows = [journal.rows for folder in ("tail", "send") for journal in journals.find([tmp_path / folder])]
+    rows = [journal.rows for folder in ("tail", "send") for journal in places.find([tmp_path / folder])]
     assert rows == [2, 2]  # a sender that journals takes its deliveries, its own included
 
 
@@ -307,7 +307,7 @@ def test_a_send_to_nobody_says_so(start, cluster):
 def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     """The signal goes to the process group, as a terminal or ``timeout`` sends it."""
     pytest.importorskip("pyspark")
-    from seqcast.journal import reader as journals
+    from seqcast.journal import places
 
     options = ["--members", "3", "--rate", "500", "--port", "47710", "--journal", str(tmp_path / "journals")]
     demo = start("demo", *options, start_new_session=True)
@@ -316,7 +316,7 @@ def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     os.killpg(demo.pid, number)
     _, err = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 130 and err == "seqcast: interrupted\n", err
-    closed = [journal.closed for journal in journals.find([tmp_path / "journals"])]
+    closed = [journal.closed for journal in places.find([tmp_path / "journals"])]
     assert closed == ["leave"] * 3
 
 

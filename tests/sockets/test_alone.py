@@ -217,6 +217,17 @@ def test_two_machines_without_multicast_between_them_find_out(network):  # noqa:
         assert "JoinTimeout the group has 1 of min_members=2 members" in out and "IGMP snooping" in out
 
 
+@pytest.mark.multicast
+@pytest.mark.netns
+def test_a_member_in_another_network_namespace_is_not_on_this_machine(network):  # noqa: F811
+    """Its board is seen, as namespaces of networks share the memory of boards."""
+    name = cluster()
+    with join(name, "a"):
+        code = f"import logging; logging.basicConfig(); import seqcast; seqcast.join({name!r}).leave()"
+        _, err = script(code, prefix=network[0].prefix).communicate(timeout=LIMIT_S)
+    assert "founded the group alone" in err and "on this machine" not in err, err
+
+
 @pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns

@@ -589,7 +589,7 @@ def test_an_exception_of_python_is_told(tmp_path):
         a._write = fail
         assert handle.send(b"x") == OK
         assert handle.poll(timeout_s=LIMIT_S)[0] == FAILED
-        assert TABLE.error(handle.member) == b"JournalWriteError: the disk is full"
+        assert TABLE.error(handle.member) == b"JournalWriteError: the disk is full (SC6001)"
         del a._write
         a.leave()
         assert handle.close() == OK

@@ -127,7 +127,7 @@ def test_errors_are_not_first_answers_and_are_carried_as_type_and_text() -> None
         assert asked["object"]["a"].error_type == "TypeError"
         assert "message_bytes_max" in asked[""]["a"].text
         for replies in asked.values():
-            assert replies["b"] == Reply("failed", None, "NotReady", "this member has no handler")
+            assert replies["b"] == Reply("failed", None, "NotReady", "this member has no handler (SC3007)")
             assert replies["c"].kind == "answered"
         assert by_name(a.ask("é", first=1, timeout=LIMIT_S))["a"].kind == "unanswered"
         wait_until(lambda: (a.counters.failed, a.counters.unsent) == (6, 1))  # its own thread counts

@@ -179,7 +179,7 @@ def test_an_offset_that_is_none_is_refused(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffset": "latest", "startingTimestamp": "5"}, "give one of them"),
+        ({"startingOffset": "latest", "startingTimestamp": "5"}, "give only one"),
         ({"startingTimestamp": "soon"}, "startingTimestamp='soon': give a time such as"),
         ({"startingTimestamp": "soon"}, "or milliseconds since 1970"),
         ({"endingOffset": "latest"}, "endingOffset='latest': give an offset"),

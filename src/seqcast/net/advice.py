@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from seqcast._native.driver import Driver, describe_address
-from seqcast.board.read import boards
+from seqcast.board.read import boards, net_namespace
 from seqcast.config import Config
 from seqcast.net.discovery import Discovery
 from seqcast.net.errors import empty_bridge
@@ -66,7 +66,8 @@ def _on_another_interface(driver: Driver, cluster: str) -> str:
     """
     for board in boards(cluster):
         name, host = str(board.about["interface"]), str(board.about["address"]).rpartition(":")[0].strip("[]")
-        if board.alive and name not in ("", driver.interface) and _is_local(host):
+        here = board.alive and board.about["net"] == net_namespace()
+        if here and name not in ("", driver.interface) and _is_local(host):
             return (
                 f"{board.name} of this group is on this machine, on interface {name}, and this one is on "
                 f"{driver.interface}: the kernel passes no multicast between them. Set interface= to the same one on "
