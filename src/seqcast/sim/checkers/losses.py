@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
+from seqcast.core.machines.beacons import WENT_ON
 from seqcast.core.vocabulary import Left
 from seqcast.events import Excluded, Lost
 from seqcast.sim.record import Delivered, Entry, Record, Stay
@@ -126,6 +127,8 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
         if isinstance(entry, Lost) and entry not in ends and entry.missed_by is None and not entry.to
     )
     after = last.successor or (end.view_id if isinstance(end, Excluded) else None)
+    # By a BEACON, which does not say what the others delivered.
+    heard_of = isinstance(end, Excluded) and end.reason == WENT_ON
     stayers = [stay for stay in together if stay.record is not record and stay.successor is not None]
     stayers = [stay for stay in stayers if after in (None, stay.successor)]
     for stay in stayers or [last] * (after is not None and not unseen and record.receives_own):
@@ -136,7 +139,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
         missed = max(record.counter - (max(got) + 1 if got else floor), 0)
         if missed > named:
             yield f"leave: {stay.record} lacks the last {missed} messages of {record}, told of {named} ({end})"
-        elif missed < named and after is not None and stayers:
+        elif missed < named and after is not None and stayers and not heard_of:
             yield f"lost: {record} was told that its last {named} are lost, and {stay.record} lacks {missed} ({end})"
 
 
