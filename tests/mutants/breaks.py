@@ -1485,7 +1485,7 @@ BREAKS = (
          "    if (d->stream == SC_STREAM_GROUP) {\n        if (d->epoch != e->epoch) return; /* of a closed view: nobody waits for its credit */",
          "    if (d->epoch != e->epoch) return;\n    if (d->stream == SC_STREAM_GROUP) {",
          tests="tests/unit/test_full_queues.py", why="few seeds have queues that nobody takes when a view ends"),
-    _one("a unicast taken after a merge counts for the stream that began anew", "native/delivery/queue.c",
+    _one("a unicast taken after a merge counts for the stream that began again", "native/delivery/queue.c",
          "if (!peer || (sc_of_pair((uint64_t)d->stream) && d->pair != peer->pair)) return;", "if (!peer) return;",
          tests="tests/unit/test_full_queues.py", why="few seeds have queues that nobody takes when a view ends"),
     # ---- settings

@@ -127,7 +127,7 @@ def test_the_merger_of_three_states_that_loses_a_provider_merges_the_other_and_n
     assert len(keeper.parts.get(stays.id, b"")) == (lost and 1_000_000)
     gone.crash()
     stage.until(stage.clock.now // MS + 1500)
-    assert not merger.record.passed_over, "the other provider began anew with the plan, and was not refused"
+    assert not merger.record.passed_over, "the other provider began again with the plan, and was not refused"
     ((_, _, _, parts),) = merger.record.merges
     assert list(parts) == [stays.id] and not merge.stopped
     assert len(states(stage)) == 1 and not states(stage) & set(apart.values())

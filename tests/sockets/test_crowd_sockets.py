@@ -123,7 +123,7 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
 
 
 def test_a_joiner_gets_from_the_file_messages_of_members_that_are_gone(tmp_path: Path) -> None:
-    """PB-05: nobody has it in memory, as the handler began anew with its file."""
+    """PB-05: nobody has it in memory, as the handler began again with its file."""
     name, path = cluster(), str(tmp_path / "store")
     sent = [b"%d" % i for i in range(300)]
     with joined(name, store=path) as handler, joined(name) as sender:
