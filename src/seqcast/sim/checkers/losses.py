@@ -127,7 +127,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
         if isinstance(entry, Lost) and entry not in ends and entry.missed_by is None and not entry.to
     )
     after = last.successor or (end.view_id if isinstance(end, Excluded) else None)
-    # By a BEACON, which does not say what the others delivered.
+    # By a BEACON, which says nothing of deliveries.
     heard_of = isinstance(end, Excluded) and end.reason == WENT_ON
     stayers = [stay for stay in together if stay.record is not record and stay.successor is not None]
     stayers = [stay for stay in stayers if after in (None, stay.successor)]
