@@ -354,14 +354,28 @@ def test_keygen_makes_it(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root can give files away")
-def test_a_file_of_another_user_is_refused(tmp_path, made):
+def test_a_file_of_another_user_is_refused(tmp_path, made, monkeypatch):
     listed = tmp_path / "members"
     listed.write_text(f"{identities.described(bytes(range(32)))} a\n")
     for path, reads in (made, keys.read), (str(listed), identities.read_list):
         assert reads(path)
         os.chown(path, 1000, 1000)
-        with pytest.raises(ConfigError, match=r"belongs to another user \(uid 1000\)"):
+        assert reads(path)
+        with monkeypatch.context() as patched, pytest.raises(ConfigError) as raised:
+            patched.setattr(os, "geteuid", lambda: 1234)
             reads(path)
+        said = str(raised.value)
+        assert "another user, who may change" in said and "as that user (uid 1000), or chown the file to" in said
+        assert "(uid 1234)" in said and "to root" not in said
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root can give files away")
+def test_root_adds_a_key_to_the_file_of_a_services_user_who_can_read_the_file_as_before(made):
+    os.chown(made, 1000, 1001)
+    os.chmod(made, 0o400)
+    keys.add(made)
+    seen = os.stat(made)
+    assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1000, 1001, 0o400) and len(keys.read(made)) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are not checked there")

@@ -151,8 +151,11 @@ def make(path: str) -> int:
     return number
 
 
-def written(path: str, text: bytes) -> None:
+def written(path: str, text: bytes, like: os.stat_result | None = None) -> None:
     """Writes a new file with a secret, for its owner alone.
+
+    Args:
+        like: the status of another file, whose owner and mode this one gets.
 
     Raises:
         OSError: it exists already, or cannot be written.
@@ -160,6 +163,9 @@ def written(path: str, text: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:
+            if like is not None and sys.platform != "win32":  # by its descriptor: others may write its directory
+                os.fchown(descriptor, like.st_uid, like.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -170,7 +176,7 @@ def written(path: str, text: bytes) -> None:
 
 def add(path: str) -> int:
     """Adds a new key to a key file, as the last one; returns its id. Members that look at the file at that time find
-    it as it was, or with the whole line.
+    it as it was, or with the whole line. The file keeps its owner and mode.
 
     Raises:
         ConfigError: this is not a key file, or has no room for another key.
@@ -183,7 +189,7 @@ def add(path: str) -> int:
     path = os.path.realpath(path)  # a link stays one
     text = b"".join(each + b"\n" for each in bytes(_content(_GUARDED, path, ordinary)).splitlines())
     beside = f"{path}.{secrets.token_hex(4)}.new"
-    written(beside, text + f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n".encode())
+    written(beside, text + f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n".encode(), os.stat(path))
     try:
         os.replace(beside, path)
     except BaseException:
@@ -304,10 +310,11 @@ def _check_owner(kind: Guarded, path: str, status: os.stat_result) -> None:
     if status.st_mode & kind.forbidden:
         others = kind.others.format(mode=f"{stat.S_IMODE(status.st_mode):04o}")
         raise ConfigError(f"{named}: others than its owner {others}")
-    if status.st_uid not in (0, os.geteuid()):
+    user = os.geteuid()
+    if user != 0 and status.st_uid not in (0, user):  # root may look at the files of a service's user
         raise ConfigError(
-            f"{named} belongs to another user (uid {status.st_uid}), who may change this file: chown the file to the "
-            "user of this process, or to root"
+            f"{named} belongs to another user, who may change this file: run this process as that user (uid "
+            f"{status.st_uid}), or chown the file to the user of this process (uid {user})"
         )
     for place in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
         mode = os.stat(place).st_mode
