@@ -469,7 +469,15 @@ def test_a_secret_itself_is_refused_in_place_of_its_files_name_and_not_shown(val
     assert not any(piece in told for piece in (value, value[:8], value[-12:]))
 
 
-@pytest.mark.parametrize("path", ["/etc/seqcast/keys/production/orders/key", "~/Keys/Of/The/Group/orders.example.key"])
+MISSING = (
+    "/etc/seqcast/keys/production/orders/key",
+    "~/Keys/Of/The/Group/orders.example.key",
+    "production-orders-group-2026.keyfile",
+    "Production_Orders_Group_2026_of_Berlin.key",
+)
+
+
+@pytest.mark.parametrize("path", MISSING)
 def test_the_name_of_a_missing_key_file_is_shown(path):
     with pytest.raises(ConfigError, match=re.escape(f"key={path!r} cannot be read: No such file")):
         keys.read(path)

@@ -229,8 +229,10 @@ def _key(path: str, text: memoryview, memory: Memory) -> Key:
 
 def _is_secret(text: str) -> bool:
     """Could this be a secret instead of a file's name? Base64 may have a ``/``, but has both kinds of letters and no
-    dot."""
+    dot; comments, which may have dots, have blanks."""
     if len(text) < SECRET_BYTES or os.path.exists(text):
+        return False
+    if "." in text and not any(each in "=+:" or each.isspace() for each in text):
         return False
     is_path = os.sep in text or bool(os.altsep and os.altsep in text)
     return not is_path or "\n" in text or ("." not in text and text != text.lower() and text != text.upper())
