@@ -411,6 +411,18 @@ def test_a_key_is_added_on_a_line_of_its_own_by_a_new_file(tmp_path, made, end):
     assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(made), "link"])
 
 
+def test_a_key_is_not_added_to_a_file_that_would_be_too_large_to_be_read(tmp_path, made):
+    before = Path(made).read_bytes()
+    comment = b"#" * (keys.FILE_BYTES_MAX - len(before) - 10) + b"\n"
+    Path(made).write_bytes(comment + before)
+    with pytest.raises(ConfigError, match="would have more than 4096 bytes: shorten its comments"):
+        keys.add(made)
+    assert Path(made).read_bytes() == comment + before and os.listdir(tmp_path) == [os.path.basename(made)]
+    Path(made).write_bytes(comment[50:] + before)
+    keys.add(made)
+    assert len(keys.read(made)) == 2
+
+
 GOOD = base64.b64encode(bytes(range(32))).decode()
 
 

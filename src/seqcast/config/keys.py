@@ -179,7 +179,7 @@ def add(path: str) -> int:
     it as it was, or with the whole line. The file keeps its owner and mode.
 
     Raises:
-        ConfigError: this is not a key file, or has no room for another key.
+        ConfigError: this is not a key file, or has no room for another key: too many keys, or long comments.
         OSError: its directory cannot be written.
     """
     known = {key.number for key in read(path)}
@@ -188,8 +188,11 @@ def add(path: str) -> int:
     number = secrets.choice([each for each in range(IDS) if each not in known])
     path = os.path.realpath(path)  # a link stays one
     text = b"".join(each + b"\n" for each in bytes(_content(_GUARDED, path, ordinary)).splitlines())
+    text += f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n".encode()
+    if len(text) > FILE_BYTES_MAX:
+        raise ConfigError(f"{path!r} would have more than {FILE_BYTES_MAX} bytes: shorten its comments")
     beside = f"{path}.{secrets.token_hex(4)}.new"
-    written(beside, text + f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n".encode(), os.stat(path))
+    written(beside, text, os.stat(path))
     try:
         os.replace(beside, path)
     except BaseException:
