@@ -83,46 +83,60 @@ static int is_fast(const sc_engine *e, uint64_t flight) {
     return 2 * busy >= members;
 }
 
-/* Could this member take MUCH times the bytes that `slow` has taken since the evidence began, or more? */
-static int could_take_more(const sc_peer_slow *one, const sc_peer_slow *slow, int64_t now) {
+/* Could this member take MUCH times the bytes that `slow` has taken since its older mark, or more? */
+static int could_take_more(const sc_engine *e, const sc_peer_slow *one, const sc_peer_slow *slow) {
+    const sc_slow_mark *from = &slow->marks[1];
     double bytes = (double)(one->lately[0].bytes + one->lately[1].bytes);
     double ns = (double)(one->lately[0].ns + one->lately[1].ns);
-    return ns == 0 || bytes * (double)(now - slow->began) > MUCH * (double)(slow->ever.bytes - slow->had) * ns;
+    double time = (double)(e->slow.counted - from->time), took = (double)(slow->ever.bytes - from->bytes);
+    return ns == 0 || bytes * time > MUCH * took * ns;
 }
 
 /* Are half of the members as slow as this one, itself included? */
-static int has_company(const sc_engine *e, uint32_t rank, int64_t now) {
+static int has_company(const sc_engine *e, uint32_t rank) {
     const sc_peer_slow *slow = &e->peers[rank]->slow;
     uint32_t near = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer_slow *one = &e->peers[r]->slow;
         if (!is_receiver(e, r)) continue;
         members++;
-        near += r == rank || one->busy > 0 || (!e->config.skips && !could_take_more(one, slow, now));
+        near += r == rank || one->busy > 0 || (!e->config.skips && !could_take_more(e, one, slow));
     }
     return 2 * near >= members;
 }
 
-static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed, int64_t now) {
+/* The marks pass whether something was taken or not: who stops is soon judged by the time since. */
+static void mark(const sc_engine *e, sc_peer_slow *slow, int64_t passed) {
+    int64_t now = e->slow.counted;
+    if (!slow->evidence) {
+        slow->marks[0] = slow->marks[1] = (sc_slow_mark){now - passed, slow->ever.bytes};
+    } else if (now - slow->marks[0].time >= e->config.slow_ns) {
+        slow->marks[1] = slow->marks[0];
+        slow->marks[0] = (sc_slow_mark){now, slow->ever.bytes};
+    }
+}
+
+static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
     uint8_t waited[SC_MEMBERS_MAX] = {0};
+    e->slow.counted += passed;
     if (held && !is_fast(e, flight)) sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (!is_judged(e, r)) continue;
         int holds = waited[r] && !peer->slow.loads && 2 * left_by(e, r) >= flight;
-        if (!peer->slow.evidence) peer->slow.began = now - passed, peer->slow.had = peer->slow.ever.bytes;
+        mark(e, &peer->slow, passed);
         peer->slow.evidence = within(peer->slow.evidence + (holds ? passed : -FORGETS * passed), e->config.slow_ns);
     }
 }
 
 /* The member that is to go: of several the one that has taken least, and of these the last in rank. */
-static uint32_t judge(const sc_engine *e, int64_t now) {
+static uint32_t judge(const sc_engine *e) {
     uint32_t worst = 0;
     uint64_t most = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (!is_judged(e, r) || peer->slow.evidence < e->config.slow_ns || left_by(e, r) < most) continue;
-        if (has_company(e, r, now)) continue;
+        if (has_company(e, r)) continue;
         worst = r + 1;
         most = left_by(e, r);
     }
@@ -146,8 +160,8 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
     int held = sc_credit_held(e, &whose, &mark);
     if (held) count_busy(e, flight);
-    weigh(e, held, flight, passed < most ? passed : most, now);
-    uint32_t gives_up = judge(e, now), before = s->gives_up;
+    weigh(e, held, flight, passed < most ? passed : most);
+    uint32_t gives_up = judge(e), before = s->gives_up;
     s->gives_up = gives_up;
     if (gives_up != before) changed(e);
 }
@@ -187,7 +201,7 @@ size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids) {
 
 /* A view begins; `lost_one`: a member of the one before is gone. */
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now) {
-    e->slow = (sc_slow){.looked = now, .taken = e->queue.taken};
+    e->slow = (sc_slow){.looked = now, .counted = e->slow.counted, .taken = e->queue.taken};
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer_slow *slow = &e->peers[r]->slow;
         slow->evidence = lost_one ? 0 : slow->evidence;

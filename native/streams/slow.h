@@ -9,11 +9,16 @@ typedef struct {
     uint64_t bytes, ns;
 } sc_work;
 
+/* The bytes that an application had taken at a time of those that count. */
+typedef struct {
+    int64_t time;
+    uint64_t bytes;
+} sc_slow_mark;
+
 /* Of each member, at its sender. */
 typedef struct {
-    int64_t evidence; /* ns for which this one has held our senders at their limit, */
-    int64_t began; /* the time at which that began, */
-    uint64_t had; /* and the bytes that its application had taken by then */
+    int64_t evidence; /* ns for which this one has held our senders at their limit */
+    sc_slow_mark marks[2]; /* of the last two times slow_ns of that, and not from before it */
     int64_t busy; /* above 0: some of our packets were left to take at too many of the looks */
     sc_work ever; /* by its last heartbeat */
     sc_work lately[2]; /* since `since`, and before that */
@@ -23,6 +28,7 @@ typedef struct {
 } sc_peer_slow;
 
 typedef struct {
+    int64_t counted; /* ns that count, ever: one that could take nothing is not slow for that */
     int64_t looked; /* time of the last look, */
     uint64_t taken; /* the bytes that the own application had taken then, */
     uint64_t left; /* and those that it has now, if it takes too long for them */

@@ -114,7 +114,7 @@ BREAKS = (
          tests="tests/unit/test_order_policy.py", why="the next packet that comes has them ordered"),
     # ---- slow receivers
     _one("a receiver is too slow however slow the others are", "native/streams/slow.c",
-         "        if (has_company(e, r, now)) continue;\n", "",
+         "        if (has_company(e, r)) continue;\n", "",
          tests="tests/unit/test_too_slow.py", why="one family of storms is about slow receivers"),
     _one("half of the members may be too slow", "native/streams/slow.c",
          "    return 2 * near >= members;", "    return near >= members;",
@@ -2371,7 +2371,7 @@ BREAKS = (
          "    sc_size_entered(e, peer, now);", "    if (!e->cut.set) sc_size_entered(e, peer, now);",
          family="paths", tests="tests/unit/test_sizes.py"),
     _one("the work of applications does not count when one of them is called too slow", "native/streams/slow.c",
-         " || (!e->config.skips && !could_take_more(one, slow, now));", " || (0 && !could_take_more(one, slow, now));",
+         " || (!e->config.skips && !could_take_more(e, one, slow));", " || (0 && !could_take_more(e, one, slow));",
          tests="tests/unit/test_too_slow.py", why="few seeds have applications with other rates than all and nothing"),
     _one("groups of one name on a machine are one, whatever their keys", "src/seqcast/board/judge.py",
          "(keys & others or keys == others)", "(bool(keys) == bool(others))",

@@ -106,6 +106,22 @@ def test_the_work_of_half_of_the_members_counts_and_that_of_fewer_does_not(worki
     assert group.slow()[0] == slow
 
 
+def test_the_slowest_for_long_is_too_slow_soon_after_it_stops():
+    group, rates = Group(4, slow_ns=200 * MS), {0: 1000, 1: 1000, 2: 250, 3: 1000}
+    group.work(2 * SECOND_MS, rates)
+    assert group.slow()[0] == []
+    group.work(500, {**rates, 2: 1})
+    assert group.slow()[0] == [2]
+
+
+def test_nor_is_the_slowest_for_that_once_this_member_did_not_run():
+    group, rates = Group(4), {0: 1000, 1: 1000, 2: 250, 3: 1000}
+    group.work(5 * SECOND_MS, rates)
+    group.net.now += 20 * 10**9
+    group.work(200, rates)
+    assert group.slow()[0] == []
+
+
 def test_one_that_could_take_a_quarter_skips():
     group = Group(4, skips=True)
     group.work(3 * SECOND_MS, {0: 1000, 1: 1000, 2: 250, 3: 1000})
