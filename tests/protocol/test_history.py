@@ -1,14 +1,20 @@
 """Primary partitions that were founded apart: which one gives way, and the answers to a restarted member."""
 
+from dataclasses import replace
+
 import pytest
 from sim_stage import Stage, names
 
 from seqcast.core.frames.codec import clipped
-from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait
+from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait, Was
 from seqcast.core.frames.kinds import dump, load
 from seqcast.core.lineage import CLOSED_VIEWS_MAX
+from seqcast.core.membership import Joiner
+from seqcast.core.rules.merged import COUNTER_STEP_MAX
+from seqcast.core.vocabulary import GiveWay
 from seqcast.events import Excluded
 from seqcast.sim.operator import OperatorProcess
+from seqcast.sim.options import SECOND
 
 
 def spoken(stage, name, count=1):
@@ -95,6 +101,44 @@ def test_one_that_was_cut_off_for_more_views_than_anybody_remembers_is_excluded_
     stage.until(stage.clock.now // 1_000_000 + 3000)
     assert isinstance(c.record.log[-1], Excluded) and "continued without this member" in c.record.log[-1].reason
     assert not any("neither gives way" in line for line in stage.lines) and not a.endpoint.over
+
+
+@pytest.mark.parametrize(
+    ("later", "heard_s", "claims", "forged", "goes"),
+    [
+        (3, 60, "a", None, True),
+        (3, 0, "a", None, False),
+        (3, 60, "stranger", None, False),
+        (COUNTER_STEP_MAX + 1, 60, "a", None, False),
+        (3, 0, "a", "", True),
+        (3, 60, "a", "its maker has not signed the VIEW", False),
+    ],
+)
+def test_a_blocked_member_does_not_go_by_a_later_view_that_anybody_may_have_made_up(
+    monkeypatch, later, heard_s, claims, forged, goes
+):
+    """A joiner knows the lineage from any beacon. ``forged``: the verdict by identities; None: there are none."""
+    stage, c = last_holder()
+    context, view = c.endpoint.context, c.endpoint.context.entered
+    if forged is not None:
+        monkeypatch.setattr(type(context.identities), "used", True)
+        monkeypatch.setattr(type(context.identities), "forged", lambda *_: forged)
+    view_id = replace(view.view_id, counter=view.view_id.counter + later)
+    others, before = (
+        tuple(info for info in view.members if info.name != "c"),
+        replace(view_id, counter=view_id.counter - 1),
+    )
+    frame = replace(view, view_id=view_id, closes=before, members=others, root=context.root)
+    member = next((info.id for info in view.members if info.name == claims), 98)
+    me = replace(context.me, id=99, name="joiner", address=b"simJJ")
+    was = Was(view_id.counter, view_id.tag, member)
+    context.now = stage.clock.now
+    c.endpoint.machines.membership.joiners[99] = Joiner(me, context.now - heard_s * SECOND, context.now, was=was)
+    context.emitted.clear()
+    c.endpoint._router.route(frame, 99, me.address)
+    assert any(isinstance(each, GiveWay) for each in context.emitted) == goes
+    context.emitted.clear()
+    c.crash()
 
 
 def test_a_side_that_an_operator_let_go_on_does_not_give_way_to_the_others_once_it_is_blocked_again():

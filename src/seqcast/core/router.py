@@ -523,7 +523,19 @@ class Router:
         view = self.context.view
         if view is None or frame.closes == view.view_id or frame.lineage != self.context.root:
             return False
-        return frame.view_id.counter > view.view_id.counter and self._has_returned(frame, sender)
+        later = 0 < frame.view_id.counter - view.view_id.counter <= COUNTER_STEP_MAX
+        return later and self._has_returned(frame, sender) and self._is_credible(frame, sender)
+
+    def _is_credible(self, frame: NewView, sender: int) -> bool:
+        """May the sender's claim end this member? The secret of our view proves nothing about a later one. With
+        identities its maker's signature does; else its sender is observed first, for as long as a rival
+        (``beacons.py``)."""
+        context, joiner = self.context, self.machines.membership.joiners[sender]
+        if joiner.was is None or not frame.has(joiner.was.member):
+            return False
+        if context.identities.used:
+            return not context.identities.forged(frame, context.infos.values())
+        return context.now - joiner.first_ns >= 2 * context.settings.elsewhere_ns
 
     def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """the VIEW has a member that is not on our list of allowed members"""
