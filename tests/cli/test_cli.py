@@ -253,6 +253,15 @@ process()
 """
 
 
+def test_a_variable_of_the_environment_and_an_option_count_together(monkeypatch):
+    """A cipher in the environment, and the key that it needs on the command line."""
+    monkeypatch.setenv("SEQCAST_CIPHER", "aes-256-gcm")
+    config = group_settings(tail.parse(["orders", "--key", "orders.key"]))["config"]
+    assert (config.cipher, config.key) == ("aes-256-gcm", "orders.key")
+    with pytest.raises(seqcast.ConfigError, match="no meaning without key="):
+        group_settings(tail.parse(["orders"]))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes there always block")
 @pytest.mark.parametrize("unbuffered", first_quick(["", "1"]))
 def test_a_full_pipe_that_does_not_block_loses_no_line(unbuffered):

@@ -69,7 +69,8 @@ class Demo:
         self.source = source
         self.journals = journals
         given = shared_settings(arguments)
-        self.config = Config.from_environment(stable="").replace(**{key: given[key] for key in given if key != "order"})
+        given.pop("order", None)
+        self.config = Config.from_environment(**{**given, "stable": ""})
         self.cluster = f"demo-{secrets.token_hex(4)}"
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()

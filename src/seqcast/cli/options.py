@@ -124,7 +124,8 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--journal is empty: give a directory, or leave the option out")
     given = {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
     order, name = given.pop("order"), getattr(arguments, "name", None)
-    return {"name": name, "order": order, "config": Config.from_environment(stable="").for_guest(**given)}
+    config = Config.from_environment(**{**given, "stable": ""}).for_guest(**given)
+    return {"name": name, "order": order, "config": config}
 
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -200,7 +200,8 @@ def _member(target: Target, query: str, deadline: float) -> Group:
         name = f"spark-{query[:8]}-{uuid.uuid4().hex[:8]}"
         settings: dict[str, Any] = {"join_timeout_s": max(1.0, deadline - time.monotonic()), **dict(target.settings)}
         order = settings.pop("order", ORDERS[0])
-        config = Config.from_environment(stable="").for_guest(receive=False, **settings)
+        settings["receive"] = False
+        config = Config.from_environment(**{**settings, "stable": ""}).for_guest(**settings)
         group = seqcast.join(target.cluster, name=name, order=order, min_members=target.members, config=config)
         _groups[target] = group
     while len(group.view.members) < target.members:
