@@ -10,9 +10,11 @@ from sim_stage import Stage, names
 from seqcast.core.frames.joining import Join
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon
+from seqcast.core.identities import Identities
 from seqcast.core.rules.history import History
 from seqcast.reports import FrameReceived
 from seqcast.sim.process import Process
+from seqcast.sim.seal import SimulatedSigner, simulated_list
 from seqcast.types import ViewId
 
 IDENTITIES = pytest.mark.parametrize("identities", [False, True], ids=["key", "key and identities"])
@@ -112,6 +114,31 @@ def test_a_joiner_that_is_known_from_recorded_joins_alone_is_in_no_view(identiti
     for name in "ab":
         assert sorted(names(stage.node(name))[-1]) == ["a", "b"]
         assert not any("z" in view for view in names(stage.node(name)))
+
+
+@pytest.mark.parametrize("signer", [None, SimulatedSigner(1, 5000)], ids=["no identity", "not listed"])
+def test_who_has_only_the_key_cannot_answer_for_a_joiner_that_is_known_from_recorded_joins(signer):
+    stage = Replayed(identities=True)
+    stage.named("z")
+    stage.until(100)
+    z = stage.node("z")
+    join = z.endpoint.machines.lifecycle._join(1)
+    stage.record(join, of=z)
+    z.crash()
+    stage.named("a", 3000)
+    stage.until(3001)
+    a = stage.node("a")
+    challenges, other = a.endpoint.machines.challenges, Identities(signer, simulated_list(1), "sim")
+    info = other.signed(replace(join.info, identity=b"", signature=b""))
+    said = dump(replace(join, info=info, answers=challenges._numbers()[0]))
+    a.step(FrameReceived(z.id, z.address, other.with_signature(z.id, said), outside=True))
+    assert challenges.lacks_answer(join, z.id)
+    stage.play(6000)
+    assert names(a) == [["a"]]
+    said = dump(replace(join, answers=challenges._numbers()[0]))
+    own = z.endpoint.context.identities.with_signature(z.id, said)
+    a.step(FrameReceived(z.id, z.address, own, outside=True))
+    assert not challenges.lacks_answer(join, z.id)
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "BEACON"])

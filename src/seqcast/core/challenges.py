@@ -34,8 +34,15 @@ class Challenges:
         self._asked: dict[int, int] = {}  # sender -> ns
 
     def note(self, frame: Join | Beacon, sender: int) -> None:
-        """A frame that came: perhaps with the number that we asked for."""
-        if self._used and frame.answers in self._numbers():
+        """A frame that came: perhaps with the number that we asked for.
+
+        With identities, a JOIN shows the one of the named joiner: a JOIN without any comes as far as here, as it is
+        refused by name, and so does that of a process that is not on the list. Timeline without this: who has only the
+        key returns the number in the name of a joiner that is gone, and repeats a recorded JOIN of it, which counts.
+        """
+        if not self._used or frame.answers not in self._numbers():
+            return
+        if not isinstance(frame, Join) or not self.context.identities.fault(frame.info):
             _remember(self._answered, (sender, _tag(frame)), self.context.now)
 
     def lacks_answer(self, frame: Join | Beacon, sender: int) -> bool:
