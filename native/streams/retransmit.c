@@ -131,7 +131,8 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     uint32_t len = sent ? sent->len : held->len;
     int group = stream == SC_STREAM_GROUP; /* whose losses are known by seqno, and those of others by their repeats */
     if (sent && group) sc_congestion_asked(e, requester, &e->group, seqno, now);
-    if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
+    int doubtful = !sent || sent->retransmitted_to || !sc_size_fits(e, requester, len);
+    if (doubtful) sc_size_doubt(e, requester, len, now);
     if (!has_room(e, requester, len, now)) {
         e->counters->retransmit_limited++;
         return 0;

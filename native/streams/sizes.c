@@ -3,9 +3,9 @@
  * from packets that are lost, or from ICMP messages. The answer is made from the question alone, and is never larger.
  *
  * A round of questions runs when a member has entered the view, every minute after that, when packets are repeated in
- * vain, and when the system refuses runs (the MTU of our interface was lowered). The first question is for the largest
- * size that our interface carries; if that does not arrive, for all smaller ones at once. Each is asked TRIES times, as
- * chance loses datagrams, too.
+ * vain, or in pieces as nothing has passed yet, and when the system refuses runs (the MTU of our interface was
+ * lowered). The first question is for the largest size that our interface carries; if that does not arrive, for all
+ * smaller ones at once. Each is asked TRIES times, as chance loses datagrams, too.
  *
  * Until a path has been measured, packets leave whole, and are repeated in pieces that each path carries: what does not
  * pass waits for no question, and a plain path is measured within a round trip.
@@ -173,7 +173,8 @@ void sc_on_sized(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 
 void sc_size_doubt(sc_engine *e, sc_peer *peer, uint32_t len, int64_t now) {
     sc_peer_size *at = &peer->size;
-    if (!measures(e) || !is_asked(e, peer) || at->stage != SC_SIZE_RESTS || !sc_size_fits(e, peer, len)) return;
+    if (!measures(e) || !is_asked(e, peer) || at->stage != SC_SIZE_RESTS) return;
+    if (at->bytes && len > at->bytes) return; /* known not to pass */
     if (++at->doubts >= DOUBTS && now - at->ended >= AGAIN_NS) at->due = now;
 }
 

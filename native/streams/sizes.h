@@ -15,7 +15,7 @@ typedef struct {
     uint32_t tries; /* of this stage */
     uint64_t number; /* of the last round */
     uint32_t passed; /* the largest size that arrived in this round */
-    uint32_t doubts; /* packets that were repeated in vain since the last round */
+    uint32_t doubts; /* packets that were repeated in vain, or in pieces, since the last round */
     int64_t ended; /* the last round; 0: there was none */
     int64_t due; /* the next question, or the next round; SC_NEVER: not before the member enters the view */
 } sc_peer_size;

@@ -160,6 +160,18 @@ def test_packets_grow_again_when_all_paths_have_carried_larger_ones_for_a_minute
     assert net.sizes(0) == [(101, 8968)]
 
 
+def test_a_path_on_which_nothing_has_passed_is_asked_again_once_packets_are_repeated_in_vain():
+    """The first questions were lost: full packets wait for no minute, though no size is known that they exceed."""
+    net = Paths(2)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == SIZED
+    net.run(2000)
+    net.drop, net.most = net.carry, {(0, 1): 1400}
+    for _ in range(20):
+        net.engines[0].send(bytes(1400))
+        net.run(100)
+    assert net.engines[0].path_bytes() == 1392
+
+
 def test_isolated_loss_asks_for_no_sizes():
     net = Paths()
     net.run(KNOWN_MS)
