@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sim_worlds import quiet
 
+from seqcast.core.machines.lifecycle import NO_ECHO
 from seqcast.sim import World
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND, Options
@@ -97,6 +98,23 @@ def test_one_that_founded_a_group_alone_is_told_that_nobody_reaches_it():
     assert any("SC4302" in text for text in silent.record.warnings)
     assert not any("SC4302" in text for text in plain.record.warnings)
     assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_a_member_whose_group_went_away_after_one_answer_does_not_say_that_nobody_reaches_its_address():
+    """SEEN comes after WAIT, which is the last datagram to its address."""
+    world = World(quiet(members=1, transport="unicast", translated="ports", keyed=True, unpublished=True, rate=1))
+    world.plan()
+    world.clock.run(SECOND)
+    world.start_node("other")
+    plain, other = world.nodes
+    lifecycle = other.endpoint.machines.lifecycle
+    while lifecycle.echo is NO_ECHO:
+        world.clock.run(world.clock.now + MS)
+    plain.crash()
+    for _ in range(30):
+        world.clock.run(world.clock.now + 100 * MS)
+        assert "SC4302" not in other.endpoint.lacks
+    assert not any("SC4302" in text for text in other.record.warnings)
 
 
 def test_a_member_that_is_reached_at_its_address_never_says_otherwise():

@@ -107,7 +107,7 @@ HISTORY = "history"
 """Cause of a refusal by the joiner itself, which nobody sends."""
 WITHDRAWALS = 3
 """So often a joiner that gives up says so, at once: nobody answers this."""
-NO_ECHO = NEVER, b""
+NO_ECHO = -NEVER, -NEVER, b""
 NO_BEACONS = -NEVER, -NEVER
 DEAF = (
     "A firewall on that machine, or on the way to it, must pass UDP in both directions (see `seqcast doctor --with`), "
@@ -163,7 +163,8 @@ class Lifecycle(TableMachine):
         self.misplaced = False  # we have warned of the others
         self.deaf = ""  # the warning of a group that does not hear us
         self.beacons = NO_BEACONS  # since when and until when a group was heard that does not answer
-        self.echo: tuple[int, bytes] = NO_ECHO  # since when members hear us and do not reach us, and where they hear us
+        # Since when and until when members heard us and did not reach us, and where they heard us.
+        self.echo: tuple[int, int, bytes] = NO_ECHO
 
     @property
     def seeking(self) -> bool:
@@ -411,8 +412,10 @@ class Lifecycle(TableMachine):
 
     def note_echo(self, address: bytes) -> None:
         """A member hears us, so there is a group, as with WAIT."""
-        if self.echo is NO_ECHO:
-            self.echo = self.context.now, address
+        now, (first_ns, last_ns, _) = self.context.now, self.echo
+        # (Beacons go to an address that does not answer at growing intervals.)
+        other = self.seeking and now - last_ns > self.context.settings.joiner_seen_ns
+        self.echo = now if other or self.echo is NO_ECHO else first_ns, now, address
         if self.seeking:
             self.note_group("")
 
@@ -483,8 +486,8 @@ class Lifecycle(TableMachine):
 
     def _unreached(self) -> str:
         """The remedy if members hear us, and their answers do not come to our stated address; "": they do."""
-        since_ns, source = self.echo
-        if self.context.now - since_ns < self.context.settings.joiner_seen_ns:
+        (first_ns, last_ns, source), seen_ns = self.echo, self.context.settings.joiner_seen_ns
+        if last_ns - first_ns < seen_ns or self.context.now - last_ns > seen_ns:  # datagrams were lost, or all are gone
             return ""
         return (
             f"members hear this one, from {place_of(source)}, and their datagrams to "
