@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from halves import first_quick, quick
 from sim_worlds import quiet
@@ -156,6 +158,21 @@ def test_none_is_founded_beside_a_primary_group_that_hears_nobody_and_the_join_s
     assert [node.view for node in others] == [None, None]
     assert all("is heard, and answers nothing" in node.endpoint.lacks for node in others)
     assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_a_joiner_says_no_longer_that_a_group_is_heard_once_that_group_is_gone():
+    world = World(quiet(members=1, transport="multicast", rate=1, partition="primary"))
+    world.network.cut = {(1, 0)}
+    world.plan()
+    world.clock.run(SECOND)
+    world.options = replace(world.options, found=2)
+    world.start_node("later")
+    world.clock.run(6 * SECOND)
+    group, later = world.nodes
+    assert "is heard, and answers nothing" in later.endpoint.lacks
+    group.crash()
+    world.clock.run(9 * SECOND)
+    assert "no group is heard" in later.endpoint.lacks
 
 
 def test_a_group_names_another_one_that_is_heard_and_does_not_answer():

@@ -284,6 +284,8 @@ class Lifecycle(TableMachine):
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
             self.peers = {name: peer for name, peer in self.peers.items() if peer.heard_ns > seen}
             self.places = {place: told for place, told in self.places.items() if told > seen}
+            if now - self.beacons[1] > self.context.settings.group_seen_ns:  # that group is gone, or is heard no more
+                self.deaf = ""
             self.fire(E.JOIN_AGAIN)
 
     def discount(self, late: int) -> None:
