@@ -16,7 +16,7 @@ from seqcast.core.frames.joining import NOBODY, Past
 from seqcast.core.frames.recalling import Recall, Recalled, Taken
 from seqcast.core.frames.view import Installed, NewView
 from seqcast.core.installer import Installer
-from seqcast.core.machines.keeper import KeeperState, Returned
+from seqcast.core.machines.keeper import TOLD_MAX, TOLD_NS, KeeperState, Returned
 from seqcast.errors import ConfigError, RemoteProtocolError
 from seqcast.sim.checkers.primary import check_fences, check_primary
 
@@ -377,6 +377,27 @@ def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_does_not_cou
         ask(7, 0, view)
     with pytest.raises(RemoteProtocolError, match="names no member"):
         ask(7, 3)
+
+
+def test_requests_that_name_a_past_view_bring_few_views_to_whoever_is_said_to_ask(votes, monkeypatch):
+    """A VIEW is larger than the request: a stranger could have many sent to a third party."""
+    _, _, a, b = votes
+    context, keeper = b.endpoint.context, b.endpoint.machines.keeper
+    past = keeper.kept.views[-1].closes
+    sent = []
+    monkeypatch.setattr(type(context), "send", lambda _, frame, *to: sent.append(frame))
+
+    def told(senders):
+        sent.clear()
+        for sender in senders:
+            keeper.recall(Recall(past, (7, 0), None), sender, b"sim")
+        assert all(isinstance(frame, NewView) for frame in sent)
+        return len(sent)
+
+    assert told([a.id] * 3) == 1 and told(range(100)) == TOLD_MAX - 1
+    context.now += TOLD_NS
+    assert told([a.id] * 3) == 1
+    context.emitted.clear()
 
 
 def test_a_vote_counts_that_comes_from_the_one_that_was_asked():

@@ -62,6 +62,9 @@ class KeeperEvent(Enum):
 MISSING_NS = 3_000_000_000
 """A quorum of replicas with disks waits this long for the other members of the last view."""
 
+TOLD_NS, TOLD_MAX = 1_000_000_000, 16
+"""One that is behind is sent our VIEW once in this time, and at most so many are."""
+
 S, E = KeeperState, KeeperEvent
 _RUNNING = (S.ASKING, S.OFFERING, S.PROPOSING)
 
@@ -98,6 +101,7 @@ class Keeper(TableMachine):
         self.asked: dict[int, Returned] = {}  # by the id in the view; the opener as `NOBODY`, if it has none
         self.answers: dict[int, Taken | None] = {}  # the votes, our own included, and the VIEWs accepted before
         self.proposal: NewView | None = None
+        self.told: dict[int, int] = {}  # ids of those that were behind, and were sent our VIEW lately -> ns
         self.decided: NewView | None = None  # the first view of the group, with us in it
 
     # ---- knowledge
@@ -200,7 +204,8 @@ class Keeper(TableMachine):
         if kept is None or not (self._me or ours):
             return
         if frame.view != kept.view.view_id.tag and any(frame.view in (past.view, past.closes) for past in kept.views):
-            self.context.send(replace(kept.view, answers=frame.attempt), sender, address)  # it is behind
+            if self._may_tell(sender):
+                self.context.send(replace(kept.view, answers=frame.attempt), sender, address)  # it is behind
             return
         if frame.view != kept.view.view_id.tag:
             return
@@ -209,6 +214,15 @@ class Keeper(TableMachine):
         if frame.proposal is not None and frame.proposal.view_id.counter <= kept.view.view_id.counter:
             raise RemoteProtocolError("RECALL: view id does not grow")
         self.fire(E.RECALL, frame, sender, address)
+
+    def _may_tell(self, sender: int) -> bool:
+        """A VIEW is larger than the request, which anybody may send in another one's name."""
+        soon = self.context.now - TOLD_NS
+        self.told = {each: told_ns for each, told_ns in self.told.items() if told_ns > soon}
+        if sender in self.told or len(self.told) >= TOLD_MAX:
+            return False
+        self.told[sender] = self.context.now
+        return True
 
     def recalled(self, frame: Recalled, sender: int) -> NewView | None:
         """A vote of one that was asked for it; returns our first view after the decision."""
