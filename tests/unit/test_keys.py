@@ -378,6 +378,21 @@ def test_root_adds_a_key_to_the_file_of_a_services_user_who_can_read_the_file_as
     assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1000, 1001, 0o400) and len(keys.read(made)) == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no owners there")
+def test_a_user_adds_a_key_to_a_file_of_a_group_that_the_user_is_not_in(made, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    user = os.stat(made).st_uid or 1234
+    if not os.geteuid():
+        os.chown(made, user, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "fchown", refuse)
+    keys.add(made)
+    monkeypatch.undo()
+    assert len(keys.read(made)) == 2
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are not checked there")
 def test_a_file_that_anybody_may_replace_is_refused(tmp_path):
     place = tmp_path / "all"

@@ -155,7 +155,7 @@ def written(path: str, text: bytes, like: os.stat_result | None = None) -> None:
     """Writes a new file with a secret, for its owner alone.
 
     Args:
-        like: the status of another file, whose owner and mode this one gets.
+        like: the status of another file, whose mode this one gets, and whose owner, if we are root.
 
     Raises:
         OSError: it exists already, or cannot be written.
@@ -164,7 +164,8 @@ def written(path: str, text: bytes, like: os.stat_result | None = None) -> None:
     try:
         with open(descriptor, "wb") as file:
             if like is not None and sys.platform != "win32":  # by its descriptor: others may write its directory
-                os.fchown(descriptor, like.st_uid, like.st_gid)
+                if os.geteuid() == 0:  # others may not, as in a group that they are not in
+                    os.fchown(descriptor, like.st_uid, like.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
             file.write(text)
             file.flush()
