@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 from sim_stage import Stage, names
 
+from seqcast.core.frames.closing import Accepted
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait, Was
 from seqcast.core.frames.kinds import dump, load
+from seqcast.core.frames.view import NewView
 from seqcast.core.lineage import CLOSED_VIEWS_MAX
 from seqcast.core.membership import Joiner
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
@@ -167,6 +169,29 @@ def test_a_side_that_an_operator_let_go_on_does_not_give_way_to_the_others_once_
     assert not any(stage.node(name).endpoint.over for name in "abc") and c.record.blocked.kind == "minority"
     assert any("neither gives way" in line for line in stage.lines)
     c.crash()  # the operator's choice
+
+
+def test_a_side_that_an_operator_let_go_on_by_a_view_accepted_before_has_a_lineage_of_its_own():
+    """The others may have entered that view, too, and had more since: neither side went on from the other one's."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    spoken(stage, "a")
+    c = stage.node("c")
+    stage.refuse = lambda _, node, frame: (node is not c and isinstance(frame, Accepted)) or isinstance(frame, NewView)
+    stage.named("d", 1000)
+    while c.endpoint.machines.participant.accepted is None:
+        stage.until(stage.clock.now // 1_000_000 + 1)
+    stage.network.partition({c.index}, {*range(20)} - {c.index})
+    stage.refuse = lambda *_: False
+    stage.until(4000)
+    assert c.record.blocked.kind == "minority"
+    root, proposed = c.endpoint.context.root, c.endpoint.machines.participant.accepted[1]
+    assert proposed.root == root != stage.node("a").endpoint.view.view_id.tag
+    OperatorProcess(stage, 0)
+    stage.until(7000)
+    context = c.endpoint.context
+    assert context.view.view_id == proposed.view_id and context.root == context.tag != root
+    c.crash()
 
 
 def test_a_group_of_one_that_has_delivered_does_not_give_way_to_an_empty_founding():

@@ -244,6 +244,7 @@ class Context:
     providers: tuple[Provision, ...] = ()  # installer.py: of the view
     departed: dict[int, None] = field(default_factory=dict)  # installer.py: ids that left a view; oldest first
     entered: NewView | None = None  # installer.py: the VIEW of the view
+    severed: int = ITSELF  # installer.py: tag of the view that an operator let our side enter by a VIEW of before that
     views: tuple[Past, ...] = ()  # keeper.py: with ``stable=``, the last known ones, the newest last
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
@@ -279,7 +280,9 @@ class Context:
     @property
     def root(self) -> int:
         """Of a primary partition: the lineage of our view."""
-        return self.entered.lineage if self.entered is not None and self.primary else ITSELF
+        if self.entered is None or not self.primary:
+            return ITSELF
+        return self.entered.lineage if self.severed == ITSELF else self.severed
 
     def history_so_far(self) -> History:
         """The history of our group up to now."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seqcast.core.context import Context
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import ITSELF, NewView
 from seqcast.core.log import LogLines
 from seqcast.core.losses import Losses
 from seqcast.core.machines.initiator import InitiatorEvent
@@ -91,6 +91,10 @@ class Installer:
         context.providers = frame.providers  # before the marker can be delivered
         machines.taker.view(frame)
         self._install_engine(frame, view, first, marker)
+        if frame.root == ITSELF:  # nobody else can have gone on from there
+            context.severed = ITSELF
+        elif context.allowed is not None:  # a VIEW that was accepted before: the others may have entered that, too
+            context.severed = view.view_id.tag
         context.view, context.allowed, context.history = view, None, frame.history
         before, context.entered = context.entered, frame
         self._note_departed(frame)
@@ -227,6 +231,7 @@ class Installer:
         cut, fell = (frame.cut, self._fell(frame)) if frame else (None, None)
         context.plane.close_view(cut, self.markers.add(*lost, end), fell)
         context.view = context.allowed = context.entered = None
+        context.severed = ITSELF
         context.providers = ()
         machines.initiator.fire(InitiatorEvent.VIEW)
         machines.renew()
