@@ -23,10 +23,12 @@ from project import ROOT
 
 import seqcast
 from seqcast import cli, codes
+from seqcast.board import judge
 from seqcast.board.judge import unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
-from seqcast.cli.seen import headings, history, letters
+from seqcast.cli import seen_all
+from seqcast.cli.seen import NotAsked, headings, history, letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
 from seqcast.metrics import Collector, families, text_of
@@ -91,6 +93,28 @@ def test_two_groups_of_one_name_with_two_keys_are_shown_as_two(capsys, tmp_path)
         assert {each["incarnation"] for each in members if each["member"] == "a"} == {
             f"{each.member.id:x}" for each in (a, b)
         }
+
+
+def test_one_process_that_does_not_answer_hides_no_other_group_of_that_name_and_a_live_one_is_first(
+    capsys, monkeypatch
+):
+    name, asked = cluster(), seen_all.ask
+
+    def ask(board):
+        if board.name == "a":
+            raise NotAsked("a does not answer")
+        return asked(board)
+
+    with join(name, "a") as a, join(name, "b", port=seqcast.Config().port + 20) as b:
+        wait_until(lambda: seen(a, 1)() and seen(b, 1)())
+        monkeypatch.setattr(judge, "_running", lambda board: board.name != "a")
+        said = json.loads(run(capsys, "probe", name, "--json")[1])
+        assert [each["members"][0]["name"] for each in (said, *said["beside"])] == ["b", "a"]
+        monkeypatch.setattr(seen_all, "ask", ask)
+        status, out, err = run(capsys, "probe", name, "--all")
+        assert status == 1 and out.count("all asked") == 1 and "a does not answer" in err
+        status, out, err = run(capsys, "probe", name, "--all", "--json", "--member", "a")
+        assert status == 1 and not out and "a does not answer" in err
 
 
 def test_probe_shows_who_hears_whom_and_since_when(capsys):

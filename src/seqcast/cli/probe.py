@@ -47,19 +47,24 @@ def main(arguments: argparse.Namespace) -> int:
     if not arguments.all:
         time.sleep(BETWEEN_S)
         found = [board for board in boards(arguments.cluster) if board.path in before] or found
-    try:
-        shown = [
-            _of_all(group, others, arguments) if arguments.all else _of_boards(group, before, others, arguments)
-            for group, others in _with_the_last(_living(found), others)
-        ]
-    except (NotAsked, OSError, BoardError) as error:
-        return complain(str(error), 1)
+    shown, silent = list[Shown](), False
+    for group, wrong in _with_the_last(_living(found), others):
+        try:
+            one = _of_all(group, wrong, arguments) if arguments.all else _of_boards(group, before, wrong, arguments)
+        except (NotAsked, OSError, BoardError) as error:
+            silent = True
+            for line in (str(error), *(each.line() for each in wrong)):
+                say(line)
+        else:
+            shown.append(one)
+    if not shown:
+        return 1
     if arguments.json:
         first, *rest = (said for said, _ in shown)
         print(json.dumps(first | ({"beside": rest} if rest else {})))
     else:
         print("\n\n".join("\n".join(lines) for _, lines in shown))
-    return 1 if any(said["findings"] for said, _ in shown) else 0
+    return 1 if silent or any(said["findings"] for said, _ in shown) else 0
 
 
 Shown = tuple[dict[str, Any], list[str]]
@@ -67,11 +72,11 @@ Shown = tuple[dict[str, Any], list[str]]
 
 
 def _living(found: Sequence[Board]) -> list[list[Board]]:
-    """The boards of each group of which a member runs here; if none does, of the one that was last."""
-    parts = groups(found)
-    last = spokesman(found)
-    living = [part for part in parts if any(board.alive for board in part)]
-    return living or [part for part in parts if any(board is last for board in part)]
+    """The boards of each group of which a member runs here, that of the spokesman of all first; if none does, of the
+    one that was last."""
+    first = spokesman(found)
+    parts = sorted(groups(found), key=lambda part: all(board is not first for board in part))
+    return [part for part in parts if any(board.alive for board in part)] or parts[:1]
 
 
 def _with_the_last(parts: Sequence[list[Board]], others: list[Finding]) -> Iterator[tuple[list[Board], list[Finding]]]:
