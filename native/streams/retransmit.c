@@ -122,6 +122,14 @@ static void enqueue(sc_engine *e, const sc_again *entry, uint32_t *last) {
     *last = (uint32_t)(e->again.gone + e->again.n);
 }
 
+static void note_own(sc_engine *e, sc_peer *requester, sc_tx_packet *sent, int stream, uint64_t seqno, int64_t now) {
+    int group = stream == SC_STREAM_GROUP;
+    if (!group) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
+    sent->retransmitted_at = now;
+    sent->retransmitted_to = requester->rank + 1;
+    if (group) note_repeat(e, requester, seqno, sent->len, now);
+}
+
 /* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach that too. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     int own = owner == e->config.member;
@@ -137,12 +145,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
         e->counters->retransmit_limited++;
         return 0;
     }
-    if (sent) {
-        if (!group) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
-        sent->retransmitted_at = now;
-        sent->retransmitted_to = requester->rank + 1;
-        if (group) note_repeat(e, requester, seqno, len, now);
-    }
+    if (sent) note_own(e, requester, sent, stream, seqno, now);
     sc_again entry = {.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank};
     enqueue(e, &entry, sent ? &sent->again : &held->again);
     return 1;
