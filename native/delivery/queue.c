@@ -382,9 +382,8 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
 void sc_queue_handed(sc_engine *e, int64_t now) { e->queue.handed = now > 0 ? now : 1; }
 
 void sc_engine_looks(sc_engine *e, int64_t now) {
-    sc_delivery_queue *q = &e->queue;
-    if (q->handed && now > q->handed) q->worked += (uint64_t)(now - q->handed);
-    q->handed = 0;
+    e->queue.worked = sc_worked(e, now);
+    e->queue.handed = 0;
 }
 
 int sc_engine_works(const sc_engine *e) { return e->queue.handed != 0; }

@@ -35,7 +35,7 @@ typedef struct {
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t taken; /* bytes, by the application, ever */
     int64_t handed; /* time of the batch on which the application works; 0: none */
-    uint64_t worked; /* ns from each batch to the next look for more, ever */
+    uint64_t worked; /* ns from each batch to the next look for more, ever; sc_worked */
     uint64_t carried; /* packets of the own group stream in this view: own ones, and forwards of others */
     uint64_t passed; /* the last packet of that stream that the application does without */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */

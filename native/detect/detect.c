@@ -248,7 +248,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     sc_put_heartbeat_gives_up(p, (uint16_t)e->slow.gives_up);
     sc_put_heartbeat_path(p, (uint16_t)sc_size_says(e));
     sc_put_heartbeat_taken(p, e->queue.taken);
-    sc_put_heartbeat_worked(p, e->queue.worked);
+    sc_put_heartbeat_worked(p, sc_worked(e, e->now));
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;

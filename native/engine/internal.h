@@ -139,6 +139,11 @@ static inline int sc_counts(const sc_peer *peer) { return !peer->cut.lost && !pe
 /* Is a view change, or a pause, the reason why senders wait? */
 static inline int sc_is_closing(const sc_engine *e) { return e->cut.gate_closed || e->cut.paused || e->cut.set; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
+/* The application's work in ns, ever, with that on the batch that it has. */
+static inline uint64_t sc_worked(const sc_engine *e, int64_t now) {
+    const sc_delivery_queue *q = &e->queue;
+    return q->worked + (q->handed && now > q->handed ? (uint64_t)(now - q->handed) : 0);
+}
 /* The own number after which the packets of member `rank` continue in this view. */
 static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
     return e->order.ops->forwarding ? e->view.origin_base[rank] : e->view.base[rank];

@@ -6,7 +6,7 @@
  *              After slow_ns the receiver is too slow, if
  *   others     most members could take more than 16 times as much. All take at the rate of the slowest, so that rate
  *              says nothing about the others; but their heartbeats report the bytes that their applications took, and
- *              for how long they worked on these, from a batch until they looked for more. The bytes by the time of
+ *              for how long they worked on these, from a batch to the next look, or to now. The bytes by the time of
  *              work are the rate at which a member could take, however long it had to wait. A member that has some of
  *              the bytes in flight left to take at more than a sixteenth of the looks is as slow in any case; a look
  *              counts for slow_ns at most, so a receiver that stops after an hour of full load, when all are busy, is
@@ -155,7 +155,7 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is not evidence */
     s->looked = now;
     look_at_self(e);
-    sc_slow_took(e, sc_self(e), (sc_work){e->queue.taken, e->queue.worked}, now);
+    sc_slow_took(e, sc_self(e), (sc_work){e->queue.taken, sc_worked(e, now)}, now);
     if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
     int held = sc_credit_held(e, &whose, &mark);

@@ -12,6 +12,7 @@ from seqcast.reports import SlowChanged
 SECOND_MS = 1000
 SLOW_NS = 2 * 10**9
 LOADS = -1
+HEARTBEAT = 7
 
 
 class Group:
@@ -36,7 +37,7 @@ class Group:
                     net.take(i)
                 else:
                     debts[i] += rate
-                    while debts[i] > 0 and (item := engine.deliver(1024)) is not None:
+                    while debts[i] > 0 and (item := engine.deliver(1024, net.now)) is not None:
                         debts[i] -= item.nbytes if isinstance(item, Batch) else 0
                     debts[i] = min(debts[i], rate)
                     engine.taken()
@@ -104,6 +105,21 @@ def test_the_work_of_half_of_the_members_counts_and_that_of_fewer_does_not(worki
     group = Group(5)
     group.work(4 * SECOND_MS, {2: 250, **working})
     assert group.slow()[0] == slow
+
+
+def test_heartbeats_report_the_work_on_the_batch_that_the_application_still_has():
+    group, reported = Group(2), []
+    net = group.net
+
+    def note(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if src == 1 and datagram[2] == HEARTBEAT:
+            reported.append(int.from_bytes(datagram[128:136], "little"))
+        return False
+
+    net.drop = note
+    group.work(500, {0: 1000, 1: 100})
+    assert max(reported) > 400 * MS
+    assert reported == sorted(reported) and len({*reported[2:]}) == len(reported[2:]), "it works all the time"
 
 
 def test_the_slowest_for_long_is_too_slow_soon_after_it_stops():
