@@ -9,7 +9,7 @@ from seqcast.core.frames.closing import Accepted
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait, Was
 from seqcast.core.frames.kinds import dump, load
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import ITSELF, NewView
 from seqcast.core.lineage import CLOSED_VIEWS_MAX
 from seqcast.core.membership import Joiner
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
@@ -153,6 +153,7 @@ def test_a_side_that_an_operator_let_go_on_does_not_give_way_to_the_others_once_
     stage.until(2000)
     OperatorProcess(stage, 0)
     stage.until(4000)
+    assert c.endpoint.context.entered.root == ITSELF, "joiners and the disk have the VIEW itself"
     for name in "de":
         stage.named(name, 4000)
     stage.until(5000)
