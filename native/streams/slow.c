@@ -177,8 +177,12 @@ void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, int loads) {
 void sc_slow_took(const sc_engine *e, sc_peer *peer, sc_work ever, int64_t now) {
     sc_peer_slow *slow = &peer->slow;
     sc_work *new = &slow->lately[0], before = slow->ever;
+    if (ever.bytes < before.bytes || ever.ns < before.ns) return; /* it came late */
     slow->ever = ever;
-    if (!before.bytes || ever.bytes < before.bytes || ever.ns < before.ns) return; /* nothing to compare with */
+    if (!before.bytes) { /* nothing to compare with: not taken since the evidence began */
+        if (ever.bytes) slow->marks[0] = slow->marks[1] = (sc_slow_mark){e->slow.counted, ever.bytes};
+        return;
+    }
     new->bytes += ever.bytes - before.bytes;
     new->ns += ever.ns - before.ns;
     if (!new->bytes || now - slow->since < e->config.slow_ns) return;

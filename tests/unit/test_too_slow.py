@@ -122,6 +122,25 @@ def test_heartbeats_report_the_work_on_the_batch_that_the_application_still_has(
     assert reported == sorted(reported) and len({*reported[2:]}) == len(reported[2:]), "it works all the time"
 
 
+def test_heartbeats_that_come_late_make_nobody_fast():
+    group, late = Group(4, slow_ns=500 * MS), []
+    net = group.net
+
+    def note(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if src == 2 and datagram[2] == HEARTBEAT and not late:
+            late.append(datagram)
+        return False
+
+    net.drop = note
+    group.run(500, dict.fromkeys(range(4), 500))
+    group.run(1300, {2: 0})
+    assert group.slow()[0] == [2]
+    for _ in range(120):
+        group.run(1, {2: 0})
+        net.engines[0].receive(late[0], bytes([3]), net.now)
+    assert len(group.told[0]) == 1, "it stays named"
+
+
 def test_the_slowest_for_long_is_too_slow_soon_after_it_stops():
     group, rates = Group(4, slow_ns=200 * MS), {0: 1000, 1: 1000, 2: 250, 3: 1000}
     group.work(2 * SECOND_MS, rates)
