@@ -346,7 +346,7 @@ static int is_worth_opening(sc_engine *e, const uint8_t *p, const sc_address *fr
     return e->intake.vain.left > 0 || source->vain.left > 0 ? 1 : drop(&e->counters->drop_rate);
 }
 
-/* What is left goes for more than it suffices for. */
+/* A cost above the rest of a budget empties the budget. */
 static void spend_in_vain(sc_budget *vain, int64_t cost, int64_t rate, int64_t now) {
     sc_budget_refill(vain, rate, rate, now);
     vain->left = vain->left > cost ? vain->left - cost : 0;

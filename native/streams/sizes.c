@@ -7,8 +7,8 @@
  * lowered). The first question is for the largest size that our interface carries; if that does not arrive, for all
  * smaller ones at once. Each is asked TRIES times, as chance loses datagrams, too.
  *
- * Until a path has been measured, packets leave whole, and are repeated in pieces that each path carries: what does not
- * pass waits for no question, and a plain path is measured within a round trip.
+ * Until a path has been measured, packets leave whole, and are repeated in pieces that each path carries: a packet that
+ * does not pass waits for no question, and a plain path is measured within a round trip.
  *
  * Heartbeats carry the size that arrives at every member. If that is below the view's packets for FEWER heartbeats, or
  * above them by a fifth for LARGER_NS, it is reported to the core, where the first member makes a view with packets of

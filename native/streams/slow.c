@@ -105,7 +105,7 @@ static int has_company(const sc_engine *e, uint32_t rank) {
     return 2 * near >= members;
 }
 
-/* The marks pass whether something was taken or not: who stops is soon judged by the time since. */
+/* The marks pass whether something was taken or not: a receiver that stops is soon judged by the time since. */
 static void mark(const sc_engine *e, sc_peer_slow *slow, int64_t passed) {
     int64_t now = e->slow.counted;
     if (!slow->evidence) {
@@ -173,7 +173,7 @@ void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, int loads) {
     changed(e);
 }
 
-/* Only a time in which something was taken passes: who waits for long is judged by the time before. */
+/* Only a time in which something was taken passes: a member that waits for long is judged by the time before. */
 void sc_slow_took(const sc_engine *e, sc_peer *peer, sc_work ever, int64_t now) {
     sc_peer_slow *slow = &peer->slow;
     sc_work *new = &slow->lately[0], before = slow->ever;

@@ -37,8 +37,9 @@ class Challenges:
         """A frame that came: perhaps with the number that we asked for.
 
         With identities, a JOIN shows the one of the named joiner: a JOIN without any comes as far as here, as it is
-        refused by name, and so does that of a process that is not on the list. Timeline without this: who has only the
-        key returns the number in the name of a joiner that is gone, and repeats a recorded JOIN of it, which counts.
+        refused by name, and so does that of a process that is not on the list. Timeline without this: somebody with
+        the key alone returns the number in the name of a joiner that is gone, and repeats its recorded JOIN, which
+        counts.
         """
         if not self._used or frame.answers not in self._numbers():
             return
