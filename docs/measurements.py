@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = 4
-"""Of the groups that are measured where nothing else is said."""
+"""Of the groups that are measured, unless a measurement says otherwise."""
 HOPS = {"blocking": (0.4, 1.0), "asyncio": (0.6, 1.2), "spinning": (1.5, 3.0), "one core": (2.0, 3.0)}
 """Targets for half a round trip, at p50 and at p99, relative to bare C's, which waits in the same way: asyncio's
 relative to blocking."""

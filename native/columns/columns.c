@@ -4,7 +4,7 @@
 
 #include "columns/xxh3.h"
 
-/* Runs are written again where a batch did not fit, so the bit is cleared too. */
+/* Runs are written again if a batch did not fit, so the bit is cleared too. */
 static void set_bit(uint8_t *bits, uint64_t at, int value) {
     uint8_t bit = (uint8_t)(1u << (at & 7));
     bits[at >> 3] = (uint8_t)(value ? bits[at >> 3] | bit : bits[at >> 3] & ~bit);

@@ -49,7 +49,7 @@ typedef struct {
     uint64_t head, tail, cap; /* monotonic; cap a power of two */
 } sc_gate;
 
-/* Skipping, where an application is too slow. */
+/* Skipping, if an application is too slow. */
 
 /* Of each member, as a sender. */
 typedef struct {
@@ -63,7 +63,7 @@ struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
 /* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over;
- * `undecided`: lost members may lack its order. Drop: drops the rest, where this member does not learn how its view
+ * `undecided`: lost members may lack its order. Drop: drops the rest, if this member does not learn how its view
  * ends. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);

@@ -448,7 +448,7 @@ static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
     return !at->mute && !at->silent && !at->doubted && here && at->asked && now - at->asked >= ASKED * suspect_after(e);
 }
 
-/* Where unicasts take the place of multicasts: neither comes from this member, which others may hear. */
+/* If unicasts take the place of multicasts: neither comes from this member, which others may hear. */
 static int is_cut_off(const sc_engine *e, const sc_peer *peer, int64_t now) {
     return e->config.mixed && peer->detect.silent && !peer->detect.mute && now - peer->detect.heard >= suspect_after(e);
 }

@@ -48,7 +48,7 @@ typedef struct {
     uint64_t retransmit_bytes_per_s;
     uint32_t congestion; /* SC_CONGESTION_* */
     uint64_t send_bytes_per_s; /* of packets, all copies and repeats; 0: no bound */
-    int64_t ack_delay_ns; /* an ack is sent this long after something was consumed (longer where many receive), */
+    int64_t ack_delay_ns; /* an ack is sent this long after something was consumed (longer if many receive), */
     uint64_t ack_bytes; /* or at once after this much (charged bytes), at most half a window; 0: see streams/acks.c */
     uint32_t ack_packets; /* or after this many packets; 0: an eighth of a ring, at most half */
     int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
@@ -430,7 +430,7 @@ void sc_engine_beat(sc_engine *e, int64_t now);
 /* Sends one to somebody outside the view. */
 void sc_engine_show(sc_engine *e, const sc_address *to);
 
-/* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
+/* ---- reliability by gossip (called by the core only, if sc_config.pulled is set) --------------------------- */
 
 /* Of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with the
  * ack. */

@@ -164,7 +164,7 @@ static int shows_membership(const sc_engine *e, const arrival *as) {
 
 /* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is
  * busy, counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. With a key,
- * nothing else counts but what shows membership of this view: former members have the secret of the view before. */
+ * only datagrams that show membership of this view count: former members have the secret of the view before. */
 static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, const arrival *as) {
     int64_t now = as->now;
     uint64_t tag = sc_get_view_tag(p);
@@ -387,8 +387,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t
 }
 
 /* A datagram that came in pieces, `piece` being the last: from the sender of the pieces, unless it is a packet
- * that the sender repeats for another member. Those outside the view, or with the secret of another view, say no more
- * so than they may say in one. */
+ * that the sender repeats for another member. Those outside the view, or with the secret of another view, may say no
+ * more in pieces than in one datagram. */
 static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const arrival *as) {
     int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;
     uint8_t type = sc_get_type(p);

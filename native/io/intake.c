@@ -91,7 +91,7 @@ static uint64_t take_in(sc_driver *d, int got, int *urgent) {
     return bytes;
 }
 
-/* Each datagram that a call may bring costs preparation, and where fewer have come the kernel looks for another one in
+/* Each datagram that a call may bring costs preparation, and if fewer have come the kernel looks for another one in
  * vain. So the first call asks for `first`, and calls continue as long as each is filled; but a thread that spins asks
  * for SC_RECEIVE_ONE, which the application gets at once. */
 static uint64_t receive_lane(sc_driver *d, int lane, int first, int *urgent) {

@@ -16,7 +16,7 @@
 #define LONGER 8
 #define LATENESSES 8 /* the average is over about this many */
 
-/* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every
+/* A poll that finds something pays for two in vain, and many good ones for at most eight. If polls do not pay, every
  * 16th wait tries one. */
 #define POLL_PAYS 2
 #define POLLS_MAX 8
@@ -32,7 +32,7 @@
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core
+/* If more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core
  * anyway. But a thread of this process that sends may wait for acks, and others wait for a sequencer. */
 static int64_t longest_nap(const sc_pace *p, int awaited) {
     int64_t ns = earlier(LATER * p->late_ns, LONGER * p->nap_ns_max);

@@ -1,7 +1,7 @@
 /* Sockets of one member. The transport decides which:
  *
  * - multicast: one each on the data port and the control port of the group, and one on a free port of the interface's
- *   own address for unicasts; where the system allows, a fourth with that address, by which all but control leaves.
+ *   own address for unicasts; if the system allows, a fourth with that address, by which all but control leaves.
  * - unicast: one for all, or two on one port, of which the second gets all but packets (`apart`).
  *
  * All datagrams leave from the member's own address, so that others see this one. Those that no router may divide leave
@@ -152,7 +152,7 @@ void sc_signal(sc_fd end);
 void sc_signal_clear(sc_fd end);
 void sc_signal_close(sc_fd ends[2]);
 
-/* A set that is readable while one of its descriptors is: at first only `first`. SC_NO_FD where there are no such sets.
+/* A set that is readable while one of its descriptors is: at first only `first`. SC_NO_FD on systems without such sets.
  * 0, or -1. */
 int sc_set_open(sc_fd *set, sc_fd first);
 /* Puts the sockets into the set, or takes them out. 0, or not. */

@@ -90,7 +90,7 @@ static void wake_waiting(sc_driver *d, int what) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-/* Where many threads send and one receives, only a round that brings credit is news for those that wait. */
+/* If many threads send and one receives, only a round that brings credit is news for those that wait. */
 void sc_wake_waiting(sc_driver *d) {
     if (!sc_is_waited(d, SC_WANT_ANY)) return;
     sc_mutex_lock(d->lock);

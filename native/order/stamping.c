@@ -86,7 +86,7 @@ static int may_take(sc_engine *e, uint32_t len) {
 /* Own messages are packed where they are multicast. Without a limit they would take all the credit while the forwards
  * of others lie in the socket, unread. So while others forward much, own messages have a part of the window, twice as
  * large as that of each of them: forwards have another window on their way here. Nothing is stamped without credit, so
- * the limit ends where none comes. */
+ * the limit ends if none comes. */
 static void share_window(sc_engine *e, int64_t now) {
     sc_stamping *s = e->order.state;
     if (now < s->count_due) return;

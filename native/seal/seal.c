@@ -211,7 +211,7 @@ static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
     return tag ? view_of(s, s->view) : NULL;
 }
 
-/* ---- tags of members, where the secret of the file seals */
+/* ---- tags of members, if the secret of the file seals */
 
 #define MEMBER_TAG 8 /* bytes: whoever guesses one has won little, and must ask the member for each guess */
 #define MEMBER_TAGS (2 * MEMBER_TAG)
@@ -276,7 +276,7 @@ static void see_member(const sc_seal *s, sc_opened *opened, const uint8_t *tags,
 
 /* ---- the datagram */
 
-/* The body, then the tag: SC_SEAL_TAG bytes more. `more`: for the end of the body where the tag is short. */
+/* The body, then the tag: SC_SEAL_TAG bytes more. `more`: for the end of the body if the tag is short. */
 static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_t *body, size_t len,
                     const uint8_t *more, const uint8_t *proven, const uint8_t *nonce, const uint8_t *key) {
     size_t rest = SC_SEAL_TAG - (size_t)sizes[cipher].tag;

@@ -12,7 +12,7 @@
  * that its VIEW names. Some have tags of 16 bytes: 16 zeros are then encrypted with the body, so a datagram is as long
  * with one cipher as with another, and a view with another cipher takes packets that were built before.
  *
- * Where the secret of the file seals, a member of a view puts two tags of 8 bytes in the place of those zeros, made
+ * If the secret of the file seals, a member of a view puts two tags of 8 bytes in the place of those zeros, made
  * with the secrets of its view and of its view before. By them those who have one of these know that a member speaks:
  * with the file alone, nobody uses up the numbers of a member, nor the time that is kept for its frames.
  *
@@ -151,7 +151,7 @@ typedef struct {
     /* Tag of the view whose secret the sealer shows to have, ours if that is one of two; 0: of none that is known. */
     uint64_t member;
     uint64_t latest; /* the later one of the two, whichever is ours: it stays the same when we enter the next view */
-    uint64_t shown; /* the sealer's tag for its own view, where a secret of the file sealed; 0: none */
+    uint64_t shown; /* the sealer's tag for its own view, if a secret of the file sealed; 0: none */
     uint64_t ahead; /* is that a view which is not known here? */
 } sc_opened;
 
@@ -171,7 +171,7 @@ typedef struct {
 } sc_numbers;
 /* 0: a repeat, or so old that nobody knows. */
 int sc_numbers_take(sc_numbers *numbers, uint64_t number);
-/* Those of one sealer: each view that is known has a place of its own, for what shows membership of that view, and the
+/* Those of one sealer: each view that is known has a place of its own, for datagrams that show membership of it; the
  * first one is for all else. Anybody with a secret can use the highest number in the name of any sealer, which must not
  * change the numbers under other secrets. */
 #define SC_NUMBERS (1 + SC_SEAL_VIEWS)

@@ -493,7 +493,7 @@ int64_t sc_tx_spread(const sc_engine *e, int64_t delay) {
     return e->view.n - 1 > QUICK_RECEIVERS ? delay * (e->view.n - 1) / QUICK_RECEIVERS : delay;
 }
 
-/* Where many receive the group stream, acks take longer, and probes wait longer. */
+/* If many receive the group stream, acks take longer, and probes wait longer. */
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now) {
     int64_t wait = e->config.probe_ns_min;
     tx->probe_latest = now + wait;

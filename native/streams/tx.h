@@ -51,7 +51,7 @@ int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, u
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
 void sc_tx_release(sc_engine *e, sc_tx_stream *tx);
-int64_t sc_tx_spread(const sc_engine *e, int64_t delay); /* longer where many receive the group stream */
+int64_t sc_tx_spread(const sc_engine *e, int64_t delay); /* longer if many receive the group stream */
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now);
 void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now);
 /* A packet of `bytes` was transmitted. */

@@ -35,7 +35,7 @@ static int reserve(sc_engine *e, size_t bytes) {
     return 0;
 }
 
-/* A view change copies the messages that wait for their order while all senders wait, and where the memory is new, a
+/* A view change copies the messages that wait for their order while all senders wait, and if the memory is new, a
  * virtual machine may take ten times as long as for the copy itself. So the writes come before, and the memory suffices
  * for the ring of the next view, too (`next` is an estimate). */
 void sc_resend_prepare(sc_engine *e, size_t next) {

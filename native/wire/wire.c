@@ -131,7 +131,7 @@ static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
 
 /* By type; a check reads no field beyond the `least` bytes before checking `len`. */
 static const struct {
-    size_t least, most; /* bytes of the datagram; `most` is 0 where the check looks at the length */
+    size_t least, most; /* bytes of the datagram; `most` is 0 if the check looks at the length */
     sc_wire_result (*check)(const uint8_t *p, size_t len);
 } bodies[] = {
     [SC_TYPE_DATA] = {SC_DATA_HEADER, 0, check_data},

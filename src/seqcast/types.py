@@ -233,7 +233,7 @@ nothing else: no wait, and no call of methods of a group.
 
 SequencerPolicy = Callable[[Sequence[Member]], Member]
 """Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
-an order policy, where that can be any member. Without a policy the coordinator does so.
+an order policy, if that can be any member. Without a policy the coordinator does so.
 
 The call comes like that of a membership policy, and after that, under the same rules: all members should use the same
 policy, which must decide by its argument alone, at once, and do nothing else.

@@ -99,7 +99,7 @@ def join(
         sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
             than the coordinator; see ``SequencerPolicy``. On failure the coordinator is chosen and a warning is logged.
         min_members: ``join`` returns only when a view has this many members, this one included, and not counting
-            observers. Where multicast does not pass between two machines, each would found a group of its own: this
+            observers. If multicast does not pass between two machines, each would found a group of its own: this
             makes that an error. Messages from other members wait meanwhile, and hold up fast senders.
         rejoin: if the group excludes this member, or its address is lost, the same object joins again, under the same
             name, as a new incarnation (``Group.member``), as soon as the application has received ``Excluded``. Calls

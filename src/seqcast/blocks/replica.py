@@ -727,7 +727,7 @@ class Replica(Closing, Generic[M]):
         finally:
             self._wake(answered)
 
-    # ---- time, where nobody sends
+    # ---- time, if nobody sends
 
     def _tick_s(self, group: Group) -> float | None:
         """Seconds until this replica is to tell the time, if that is its duty; None: never."""

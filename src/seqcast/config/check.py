@@ -26,7 +26,7 @@ NOT_MORE_THAN = (
 
 
 def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """The value, a whole number as a float where its field is one, checked against the field's type and bounds.
+    """The value, a whole number as a float if its field is one, checked against the field's type and bounds.
 
     Raises:
         ConfigError: it has another type, or is out of bounds.

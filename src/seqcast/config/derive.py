@@ -44,7 +44,8 @@ from a group that needs them; a slower heartbeat would trigger suspicion; a memb
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or
 none does; a member that acknowledges nothing would stop those that wait for it; one slow receiver
-would be excluded by some senders and not by others; and all open what one seals. A joiner with another value is
+would be excluded by some senders and not by others; and all members must open the datagrams that one seals.
+A joiner with another value is
 refused, and groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
 """Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""

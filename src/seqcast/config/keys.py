@@ -310,8 +310,8 @@ def _decoded(text: memoryview, memory: Memory) -> memoryview:
 
 
 def _check_owner(kind: Guarded, path: str, status: os.stat_result) -> None:
-    """Is the file this user's alone, as far as its kind needs that? Who may write its directory can put another file
-    in its place, such as an earlier list."""
+    """Is the file this user's alone, as far as its kind needs that? A user that may write its directory can put another
+    file in its place, such as an earlier list."""
     named = f"{kind.setting}={path!r}"
     if status.st_mode & kind.forbidden:
         others = kind.others.format(mode=f"{stat.S_IMODE(status.st_mode):04o}")

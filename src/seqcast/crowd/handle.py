@@ -129,7 +129,7 @@ class Crowd(Uncopied):
 
         Args:
             payload: at most 60,000 bytes. One of more than about 1,400 crosses a network in fragments.
-            timeout: seconds to wait where more is sent than ``send_bytes_per_s``, or ``receive_bytes`` wait to be
+            timeout: seconds to wait if more is sent than ``send_bytes_per_s``, or ``receive_bytes`` wait to be
                 received. None: without limit.
 
         Raises:

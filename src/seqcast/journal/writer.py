@@ -63,7 +63,7 @@ SPARE_BLOCKS = 4
 class JournalWriter:
     """Journals the views and batches that a member delivers, in order.
 
-    ``batch`` copies the rows, and payloads where they are kept, into a block and returns; a thread writes the blocks.
+    ``batch`` copies the rows, and payloads if they are kept, into a block and returns; a thread writes the blocks.
     Payloads are hashed in the caller's thread because delivery has just put them in its cache. Another thread would
     fetch them again from memory and hold the batch's buffer meanwhile, so delivery would continue in memory that is in
     no cache. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``). After a write error the

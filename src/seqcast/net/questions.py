@@ -178,7 +178,7 @@ class Questions:
 
 
 def _trusted(client: socket.socket) -> bool:
-    """A process of this user, or of root. (The socket's directory lets no others through; where the system does not say
+    """A process of this user, or of root. (The socket's directory lets no others through; if the system does not say
     who asks, that must do.)"""
     if not hasattr(socket, "SO_PEERCRED"):
         return True

@@ -111,7 +111,7 @@ def _ethtool(interface: str, question: int) -> bytes:
 
 
 def busy_cores(seconds: float, root: File = File("/"), sleep: Callable[[float], None] = time.sleep) -> float:
-    """How many cores all processes of this host keep busy, over a time in which this one does nothing; 0 where the
+    """How many cores all processes of this host keep busy, over a time in which this one does nothing; 0 if the
     system does not say."""
 
     def ticks() -> int:

@@ -4,11 +4,11 @@ Members that closed a view *for the same successor* delivered the same messages 
 those that left by it. Less is promised for a member that crashed or was cut off:
 
 - if one sequencer stamped the view, its stream is the same for all: the deliveries of such a member are a prefix,
-  and the sequencer's packets are in the cut if the sequencer survived; where order is per sender, the same holds for
+  and the sequencer's packets are in the cut if the sequencer survived; if order is per sender, the same holds for
   each sender's stream;
 - in other total orders such a member delivered the same as the others, as far as any, up to the *stable point* of the
   closed view: later messages are transitional, and may be other ones there;
-- where delivery is safe, members that closed the view delivered every non-transitional message that any member
+- if delivery is safe, members that closed the view delivered every non-transitional message that any member
   delivered, whatever the order.
 """
 

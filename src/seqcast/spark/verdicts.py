@@ -34,7 +34,7 @@ class Verdict:
 
     Args:
         compared: the kind compared, and how many; empty: there was nothing to compare.
-        violations: how many were found; a lower bound where only examples were examined.
+        violations: how many were found; a lower bound if only examples were examined.
         examples: the first counter-examples: who, where, what.
     """
 

@@ -94,7 +94,7 @@ class Join:
             again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
         oldest: version that the joiner speaks.
-        hears: where multicast may not reach all: addresses of joiners that its sender hears, or some of them.
+        hears: if multicast may not reach all: addresses of joiners that its sender hears, or some of them.
         was: with ``stable=``: the member before the restart. ``member`` is `NOBODY` without a vote in that view.
         answers: the number of the CHALLENGE that is answered; else `NOBODY`.
     """

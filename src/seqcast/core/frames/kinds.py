@@ -41,7 +41,7 @@ def dump(frame: Frame, at: bytes = b"") -> bytes:
 
     Args:
         frame: its fields.
-        at: the address of its sender, where that is not the one from which it comes; empty: it is left out.
+        at: the address of its sender, if that is not the one from which the frame comes; empty: left out.
 
     Raises:
         AssertionError: too long even in compressed form; the bounds of the schemas exclude that.

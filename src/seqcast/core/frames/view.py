@@ -169,7 +169,7 @@ class NewView:
         return any(info.id == member_id for info in self.members)
 
     def check(self) -> None:
-        """Raises RemoteProtocolError where its fields contradict each other."""
+        """Raises RemoteProtocolError if its fields contradict each other."""
         count = len(self.members)
         need(len({info.id for info in self.members}) == count, "a member twice")
         need(len({info.name for info in self.members}) == count, "a name twice")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class Span(NamedTuple):
     """A member's position in one stream: all packets up to ``delivered`` are here, those from ``kept`` on are still
-    kept, and some of those up to ``received`` are here, too. Its application has taken those up to ``consumed``. Where
+    kept, and some of those up to ``received`` are here, too. Its application has taken those up to ``consumed``. If
     members vote, there is room for ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
 
     kept: int

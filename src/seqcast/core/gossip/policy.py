@@ -190,7 +190,7 @@ class Gossiper:
 
     @property
     def size(self) -> int:
-        """Members of the group; where membership is partial, as estimated."""
+        """Members of the group; if membership is partial, as estimated."""
         return self._peers.size
 
     @property

@@ -33,7 +33,7 @@ class GossipSettings:
         request_max: packets of one sender that one request asks for.
         cache_max: gossips that a member remembers one by one; of older ones only the highest number of each origin.
         origins_max: origins whose highest number is remembered.
-        listed_max: where membership is partial: members in each list of a gossip.
+        listed_max: if membership is partial: members in each list of a gossip.
         hops_max: how often a gossip is passed on at most: a bound in case ``origins_max`` is too small.
         queue_max: gossips and requests that wait here (PB-08). When it is full, the least urgent are dropped.
         work_per_s, work_max: packets that are sent again, and gossips that are handled, per second and in a burst.
@@ -41,7 +41,7 @@ class GossipSettings:
         shuffle_entries: how many entries are exchanged.
         view_max: members that a partial view has.
         epoch_ns: an estimate of the group's size takes this long, and is then used while the next one is made.
-        hello_ns: where membership is partial: one hello of any member is multicast in this time, so that parts of a
+        hello_ns: if membership is partial: one hello of any member is multicast in this time, so that parts of a
             group that a partition separated find each other again. ``NEVER``: members find each other by other means.
         hello_again_ns: a member that knows no other, or waits for a catalog, says hello in this interval.
         history_ns: a joiner waits this long for late-join handlers.

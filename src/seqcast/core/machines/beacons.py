@@ -12,9 +12,9 @@ of its lineage: perhaps nobody there has the VIEW any more that closed it, or al
 Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
 member that hears one answers whose turn has come in its own view, so that the coordinators meet, whichever members the
 book has. Heartbeats, which show that the members of a view exist, are sent to the same addresses; in a primary
-partition, where they are counted, by all members.
+partition, in which they are counted, by all members.
 
-Where multicast may work for some, beacons are multicast, and whoever has heard one of another view for a while does the
+If multicast may work for some, beacons are multicast, and whoever has heard one of another view for a while does the
 same: the coordinators of the two views may not hear each other.
 """
 
@@ -376,7 +376,7 @@ class Beacons:
             context.send(Met((*frame.members[: NAMED_MAX - 1], address)), acting)
 
     def show(self, addresses: Iterable[bytes]) -> None:
-        """Lets others know that our view has members, by a heartbeat, which all hear anyway where multicast works."""
+        """Lets others know that our view has members, by a heartbeat, which all hear anyway if multicast works."""
         if self.context.settings.book:
             for address in addresses:
                 self.context.plane.show(address)
@@ -396,7 +396,7 @@ class Beacons:
                 context.send(own, NOBODY, address)
 
     def _must_meet(self, sender: int) -> bool:
-        """Where multicast may work: is this beacon one of several, so that its view should have met ours by now?"""
+        """If multicast may work: is this beacon one of several, so that its view should have met ours by now?"""
         if sender not in self.counts and len(self.counts) >= HEARD_MAX:
             del self.counts[next(iter(self.counts))]
         self.counts[sender] = self.counts.get(sender, 0) + 1

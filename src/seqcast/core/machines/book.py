@@ -5,7 +5,7 @@ its former views, by which partitions heal even if no seed is on the other side.
 datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOIN goes to all of them; in a
 view it tries a few at a time, each one less often the longer it tries in vain.
 
-Where multicast may work, a book is sparing: addresses that others name are only for JOINs that multicasts did not bring
+If multicast may work, a book is sparing: addresses that others name are only for JOINs that multicasts did not bring
 an answer to, and are tried in a view if somebody is there who does not hear us, or perhaps does not. So a group whose
 members all hear each other sends nothing more.
 """
