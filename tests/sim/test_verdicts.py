@@ -12,7 +12,7 @@ from seqcast.types import Member, MergeView, View, ViewId
 
 
 class Trusting(Engine):
-    """Says of each datagram that it is taken in."""
+    """Takes in each datagram."""
 
     def receive(self, *given):
         super().receive(*given)
@@ -28,11 +28,11 @@ def test_datagrams_of_a_stranger_and_repeated_ones_may_not_be_taken_in(make_engi
     world = World(options, make_engine=make_engine)
     found = {" ".join(text.split()[2:7]) for text in world.run().violations}
     assert world.network.stranger.sent > 10
-    assert found == (set() if make_engine is Engine else {"takes in what nobody has", "takes in the same datagram"})
+    assert found == (set() if make_engine is Engine else {"takes in a datagram that", "takes in the same datagram"})
 
 
 class Patient(Engine):
-    """Says of each answer of a policy that it is in time."""
+    """Takes each answer of a policy as one in time."""
 
     def decide(self, *given):
         super().decide(*given)

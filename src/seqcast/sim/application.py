@@ -322,7 +322,7 @@ class Application:
             record.stops.append((tag, tuple(self.chain.past)))
             record.stopped = True
             if record.runs:
-                record.runs[-1].late = True  # it cannot see that the gate closes
+                record.runs[-1].late = True  # an application that is stopped cannot see that the gate closes
 
     def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
         messages = batch.tolist()
@@ -376,7 +376,7 @@ class Application:
         view, rng, clock, runs = self.view, self.callbacks, self.machine.clock, self.record.runs
         self.record.callbacks.append(True)
         record = self.record
-        late = not self.machine.takes or not record.inside or record.stopped  # it cannot see that the gate closes
+        late = not self.machine.takes or not record.inside or record.stopped  # then it sees no gate close
         this = Run(view.view_id if view else None, [], clock.now, late)
         runs.append(this)  # (an earlier one may still be sending)
         self.machine.trace(f"runs its block callback, run {run}")
@@ -501,7 +501,7 @@ class Application:
         self.machine.trace(f"gives up: {error}")
         if leaves:
             self.sender.give_up()
-            # A process takes all effects of a step before it takes a request: among them may be the unblock callback.
+            # A process takes all effects of a step before a request: among them may be the unblock callback.
             self.machine.clock.at(self.machine.clock.now, self.leave_soon)
         else:
             self.record.leaving, self.record.leave_ns = True, 0

@@ -14,7 +14,7 @@ class Chain:
     each sender's in order, their states are equal.
 
     ``branch`` distinguishes the states of a group's parts until they are one again; ``past`` has its branches since its
-    last merge, and ``merged`` those that were merged into it.
+    last merge, and ``merged`` the branches merged then.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Chain:
         self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
 
     def part(self, tag: int, subgroup: ViewId) -> None:
-        """The MergeView with this tag begins; until all have one state, it is that of one of its subgroups."""
+        """The MergeView with this tag begins; until all have one state, each member has that of its subgroup."""
         self.branch = _hash(f"{self.branch} {subgroup.tag:x} in {tag:x}")
         self.past.append(self.branch)
 

@@ -18,7 +18,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = Parser(
         "sim",
         "Run or replay simulated groups: the real engine and policies in virtual time, all faults from one seed.",
-        "exit status: 0 all guarantees hold, 1 one does not (a line says how to replay it), 2 bad input",
+        "exit status: 0 all guarantees hold, 1 one does not (a line says how to replay the run), 2 bad input",
     )
     which = result.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="run one seed, the same each time")

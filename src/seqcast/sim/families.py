@@ -173,7 +173,7 @@ def _founders(rng: random.Random) -> Drawn:
 
 
 def _stable(rng: random.Random) -> Drawn:
-    """Most members, or all, lose their power, also in the middle of a write, and go on with what they kept."""
+    """Most members, or all, lose their power, also in the middle of a write, and go on with the data on their disks."""
     members = rng.choice((3, 3, 4, 5))
     return calm(
         stable=True, members=members, found=members // 2 + 1, partition="primary", split=0,
@@ -242,7 +242,7 @@ def _paths(rng: random.Random) -> Drawn:
 
 def _narrow(rng: random.Random) -> Drawn:
     """Members send more than the links between them carry, before which there are queues, long ones or none; some share
-    one link with all copies of what they send, and with streams of others."""
+    one link with all copies of their packets, and with streams of others."""
     drawn = calm(
         link_bytes_per_s=rng.choice((500_000, 2_000_000)), link_packets=rng.choice((2, 5, 20, 50)),
         members=rng.choice((2, 3, 4)), rate=rng.choice((400, 1500)), bytes_max=3000, duration_ns=SECOND,
@@ -280,7 +280,7 @@ def _roles(rng: random.Random) -> Drawn:
 
 
 def _skip(rng: random.Random) -> Drawn:
-    """The same, where applications that take nothing skip messages."""
+    """The same, but applications that take nothing skip messages."""
     drawn = _slow(rng)
     settings = (*drawn["settings"], ("slow", "skip"))  # the last one counts
     return drawn | {"order": "fifo", "safe": False, "state": False, "slow_disks": rng.choice((1, 2, 4)),

@@ -30,9 +30,9 @@ ISLANDS_MAX = 32
 RANKED_LATER = 8
 """Processes that start later and have a rank, too."""
 RANKED_OF_SUSPICION = 8
-"""The lowest rank delays datagrams by this part of the suspicion time at most: nobody is suspected for it."""
+"""The lowest rank delays datagrams by this part of the suspicion time at most, for which nobody is suspected."""
 NAMESAKE_NS_MAX = 2 * SECOND
-"""A process with the name of another one is alone with it for this long at most."""
+"""Two processes have the same name, apart from all others, for this long at most."""
 
 
 class Afflicted(Protocol):
@@ -325,7 +325,7 @@ class Faults:
         self.trace(None, f"passes datagrams of at most this many bytes: {', '.join(told)}")
 
     def _connect(self) -> None:
-        """Who neither hears anybody's multicasts nor is heard by anybody could not be found."""
+        """A process that neither hears multicasts nor is heard by others could not be found."""
         deaf, alive = self.network.deaf, [node.index for node in self.nodes if node.alive and not node.record.leaving]
         reached = set(alive[:1])
         while deaf and (left := [index for index in alive if index not in reached]):
@@ -394,8 +394,7 @@ class Faults:
 
     def some(self, fault: Callable[..., None], *args: object) -> None:
         """Does something to one living member, often the coordinator, whose loss is the hardest. If a majority founds
-        the group, then not before that: joiners wait for the one they voted for until an operator says that it is gone
-        for good."""
+        the group, then not before that: joiners wait for the one they voted for until an operator declares its loss."""
         alive = [node for node in self.nodes if node.alive and not node.record.leaving]
         if self.options.found > 1:
             alive = [node for node in alive if node.record.may_send]
@@ -404,14 +403,14 @@ class Faults:
             fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)
 
     def hurry(self) -> None:
-        """An application leaves or closes, whether it is in, joining or out; one stays."""
+        """An application leaves or closes, whether in, joining or out; one stays."""
         alive = [node for node in self.nodes if node.alive and not node.record.leaving]
         nodes = [node for node in self.nodes if node.up and (len(alive) > 1 or node not in alive)]
         if nodes:
             self.rng.choice(nodes).application.end(leaves=self.rng.random() < 0.6)
 
     def doubt(self) -> None:
-        """One member takes another for dead, often the coordinator, so that it starts a flush of its own."""
+        """One member takes another, often the coordinator, for dead, and starts a flush of its own."""
         inside = [node for node in self.nodes if node.up and node.view and len(node.view.members) > 1]
         if inside:
             node = self.rng.choice(inside)

@@ -84,7 +84,7 @@ class Lines:
             self.do(self.guard.run_timers(self.node.now))
 
     def stop(self) -> None:
-        """The process ends, or closes its group; if its machine crashes with it, nobody is told."""
+        """The process ends, or closes its group; if its machine crashes too, nobody is told."""
         ends, self.ends = self.ends, {}
         if self.node.up or not self.node.options.hosts:
             for other, line in ends.values():
@@ -99,7 +99,7 @@ class Lines:
             match effect:
                 case CallMember(line, member):
                     self.call(line, next(node for node in self.node.world.nodes if node.id == member))
-                case Greet(line, data):  # it may have broken, and we hear of it when we run
+                case Greet(line, data):  # the line may have broken, of which we hear when we run
                     if end := self.ends.get(line):
                         self.later(end[0].tell, GuardLines.heard, end[1], data)
                 case CloseLine(line):
@@ -138,20 +138,20 @@ class Lines:
                 self.later(clock.at, clock.now + self.rng.randrange(BREAK_NS_MAX), self.tear, line)
 
     def tear(self, line: int) -> None:
-        """The connection breaks: both ends see it."""
+        """The connection breaks, which both ends see."""
         if line in self.ends:
             other, number = self.ends[line]
             self.over(line, other)
             other.over(number, self)
 
     def over(self, line: int, other: Lines) -> None:
-        """The other side has closed the connection; across a cut network, nothing is heard of it."""
+        """The other side has closed the connection; across a cut network, nobody hears of that."""
         if not self.cut_off(other):
             self.ends.pop(line, None)
             self.tell(GuardLines.ended, line)
 
     def tell(self, what: Callable[..., list[GuardEffect]], line: int, *args: object) -> None:
-        """The process learns it when it runs."""
+        """The process learns of this when it runs."""
         clock = self.node.clock
         if not self.listening or line not in self.guard.lines:
             return

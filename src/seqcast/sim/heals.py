@@ -53,7 +53,7 @@ def draw(seed: int) -> Options:
 
 
 def heal_again_and_again(seed: int) -> list[Healing]:
-    """Runs the partitions of a seed; in each, and in the calm after it, a member may crash, and another one start."""
+    """Runs the partitions of a seed; in each, and in the calm afterwards, a member may crash, and another one start."""
     options, rng = draw(seed), random.Random(f"healing {seed}")
     world = World(options)
     world.plan()

@@ -1,4 +1,4 @@
-"""The network interface of a simulated machine: it goes away, comes back as another one, or gets another address."""
+"""The network interface of a simulated machine, which goes away, comes back as another one, or gets another address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqcast.sim.network import Clock, Network
 DEAD = ("gone", "down", "carrier", "address", "replaced")
 """Faults during which nothing leaves and nothing comes."""
 FORGETS = ("gone", "remade")
-"""Faults after which another interface has the name: the sockets must join the group on it."""
+"""Faults after which another interface has the name: the sockets must join the group again."""
 KINDS = (*DEAD, "remade", "refusing")
 """All faults. ``remade`` is over between two looks; while sends are refused, datagrams still come."""
 NOT_MENDED = 0.2
@@ -46,19 +46,19 @@ class Interface:
     """The interface of one machine.
 
     Args:
-        machine: the process on it.
-        rng: of when it looks, and whether its sockets can be mended.
+        machine: its process.
+        rng: of the times of its looks, and whether its sockets can be mended.
     """
 
     def __init__(self, machine: AttachedProcess, rng: random.Random) -> None:
         self.machine, self.rng = machine, rng
-        self.fault = ""  # of KINDS; "" while it is well
+        self.fault = ""  # of KINDS; "" while the interface is well
         self.for_good = False
         self.remade = False
         self.send_errors = self.errors_seen = 0
 
     def start(self) -> None:
-        """From now on the process looks at it periodically."""
+        """From now on the process looks at its interface periodically."""
         self.machine.clock.at(self.machine.clock.now + self.rng.randrange(LOOK_NS), self.look)
 
     def look(self) -> None:
@@ -90,7 +90,7 @@ class Interface:
         )
 
     def mend(self) -> None:
-        """The process joins the group again, as soon as it runs."""
+        """The process joins the group again, as soon as the process runs."""
         machine, network = self.machine, self.machine.network
         if not machine.up:
             return
@@ -110,7 +110,7 @@ class Interface:
         """
         Args:
             fault: of KINDS.
-            lasts_ns: it comes back after this long; 0: never.
+            lasts_ns: until the interface comes back; 0: for ever.
         """
         machine, network = self.machine, self.machine.network
         machine.trace(f"has trouble with its network interface: {fault}")

@@ -97,7 +97,7 @@ TIMEOUT_NS = 200_000_000
 
 
 class Rival:
-    """A stream of others that shares the uplink of a member: as TCP does (Reno), it sends a window of packets in each
+    """A stream of others on the uplink of a member: as TCP (Reno), the stream sends a window of packets in each
     round trip, one more in the next, and half as many after a loss; or one, after ``TIMEOUT_NS``, if too few were on
     their way to show the loss.
 
@@ -143,7 +143,7 @@ class Rival:
 
 class Network:
     """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions, and a
-    member can lose multicast alone, as behind a switch whose IGMP snooping forgot it."""
+    member can lose multicast alone, as behind a switch whose IGMP snooping forgot that member."""
 
     def __init__(self, options: Options, clock: Clock, rng: random.Random) -> None:
         self.options, self.clock, self.rng = options, clock, rng
@@ -155,7 +155,7 @@ class Network:
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
         self.behind: dict[int, int] = {}  # extra delay of datagrams to these, in ns
-        self.busy: dict[tuple[int, int], int] = {}  # by link: when it has sent all that waits
+        self.busy: dict[tuple[int, int], int] = {}  # by link: when all that waits has been sent
         self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.steady = False  # each datagram takes as long as another one
@@ -231,7 +231,7 @@ class Network:
             self.clock.at(self.clock.now + delay + later_ns, node.receive, forged, sender)
 
     def waits(self, source: int, target: int, datagram: bytes) -> int:
-        """How long a datagram waits before its link, and is on the link, in ns; -1: it is lost."""
+        """How long a datagram waits before its link, and is on the link, in ns; -1: lost."""
         if not self.connects(source, target) or self.vanishes(source, target, datagram):
             return -1
         if self.doomed and self._loses(target, datagram):
@@ -241,7 +241,7 @@ class Network:
         return self.queue((source, UPLINK if self.options.uplinks else target), len(datagram))
 
     def queue(self, link: tuple[int, int], size: int) -> int:
-        """How long a datagram of ``size`` bytes waits before a link, and is on it, in ns; -1: the queue is full."""
+        """How long a datagram of ``size`` bytes waits before a link and is on its way, in ns; -1: the queue is full."""
         options, now = self.options, self.clock.now
         full_ns = options.link_packets * options.packet_bytes * SECOND // options.link_bytes_per_s
         waits = max(self.busy.get(link, 0) - now, 0)
@@ -253,7 +253,7 @@ class Network:
         return waits
 
     def altered(self, datagram: bytes) -> bytes:
-        """With one to three bits flipped, which a CRC always detects. It counts as lost."""
+        """With one to three bits flipped, which a CRC always detects: such a datagram counts as lost."""
         data = bytearray(datagram)
         for place in self.rng.sample(range(8 * len(data)), min(self.rng.randrange(1, 4), 8 * len(data))):
             data[place // 8] ^= 1 << place % 8
@@ -272,7 +272,7 @@ class Network:
         return not self.cut or (source, target) not in self.cut
 
     def vanishes(self, source: int, target: int, datagram: bytes) -> bool:
-        """Is it too large for the path, which says nothing?"""
+        """Is the datagram too large for the path, which says nothing?"""
         return bool(self.narrow) and len(datagram) > self.narrow.get((source, target), len(datagram))
 
     def multicasts(self, source: int, target: int) -> bool:

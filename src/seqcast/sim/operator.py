@@ -65,7 +65,7 @@ class OperatorProcess:
         return "operator"
 
     def wake(self) -> None:
-        """Sends due commands, chooses when it is asked to, and notes when it is over."""
+        """Sends due commands, chooses when asked to, and notes the end."""
         world, operator = self.world, self.operator
         now = world.clock.now
         frames = operator.run_timers(now)

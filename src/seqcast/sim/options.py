@@ -111,7 +111,7 @@ class Options:
         blocks: fraction of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
             "raises", "rubbish"; "mixed": each has its own; "": none.
-        waits: how likely a member, whenever it runs, begins to wait until others have taken its messages.
+        waits: the probability that a member that runs begins to wait until others have taken its messages.
         flush_unicasts, safe: see ``EndpointSettings``.
         queue_bytes: messages sent during a view change or a pause are queued, up to this many bytes.
         starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
@@ -141,7 +141,7 @@ class Options:
         split: of a primary partition: into how many sides the network splits after the other faults, until each member
             has continued or knows of its block; 0: no split.
         filtered: after the other faults one member loses all multicast, but no unicast, until the others have continued
-            without it: "in" (none reaches it), "out" (none leaves it), "both"; "": none does.
+            alone: "in" (none reaches it), "out" (none leaves it), "both"; "": none does.
         preset: of the members' settings.
         settings: names and values of further settings of every member.
         verify_ns, link_ns: see ``EndpointSettings``; -1: derived from the settings.

@@ -85,7 +85,7 @@ class Orderer(OrderPolicy):
         return order[1:] if self.name == "rubbish" and self.rng.random() < 0.2 else order
 
     def takes_ns(self) -> int:
-        """How long it takes this time."""
+        """How long the policy takes this time."""
         limit_ns = int(self.limit_s * 1e9)
         most = 2 * limit_ns if self.name == "late" and self.rng.random() < 0.3 else limit_ns // 20
         return self.rng.randrange(most)

@@ -121,7 +121,7 @@ class Process:
         self.clock = world.clock
         rng = random.Random(f"node {options.seed} {index}")
         self.id = rng.getrandbits(63) | 1
-        self.address = self.public = b"sim" + index.to_bytes(2, "big")  # as it says, and where others reach it
+        self.address = self.public = b"sim" + index.to_bytes(2, "big")  # as the process says, and where others reach it
         if options.translated and index % 2:
             self.public = b"sim" + (TRANSLATED | index).to_bytes(2, "big")
             self.address = self.public if options.translated == "ports" else self.address
@@ -231,7 +231,7 @@ class Process:
 
     @property
     def inside(self) -> bool:
-        """Is it a member that stays?"""
+        """Is the process a member that stays?"""
         return self.alive and self.view is not None and not self.record.leaving
 
     @property
@@ -493,7 +493,7 @@ class Process:
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if not self.up:  # it crashed at a write
+            if not self.up:  # the process crashed at a write
                 return
             if isinstance(effect, Keep):
                 self.world.keep(self, effect.kept)
@@ -546,7 +546,7 @@ class Process:
         self._changes.clear()
 
     def _words(self, effect: Effect) -> str:
-        """An effect as the trace reports it; "": the trace leaves it out."""
+        """An effect as the trace reports it; "": not at all."""
         match effect:
             case ViewInstalled(view):
                 return f"installs {view} {view.view_id}"
@@ -616,7 +616,7 @@ class Process:
         if not self.record.inside:
             return
         if self.record.runs:
-            self.record.runs[-1].late = True  # it cannot see that the gate closes
+            self.record.runs[-1].late = True  # meanwhile it sees no gate close
         self.trace(f"waits for its disk for {(until - self.clock.now) / 1e6:.0f} ms")
         self.record.slow_until = max(self.record.slow_until, until)  # two waits may overlap
         self.record.slow_spells.append((self.clock.now, until))

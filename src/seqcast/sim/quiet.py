@@ -31,7 +31,7 @@ LOST = (DATA, FORWARD, ACK, RECORD, TOTAL, WANT, GRANT)
 BURST_MAX = 400
 """Messages of a burst: of more than that a run would take too long."""
 WINDOWS = 3
-"""Of messages, in a burst: the last ones need credit for what was taken of the first."""
+"""Of messages, in a burst: the last ones need credit for the first ones, once taken."""
 
 
 class QuietWorld(Protocol):
@@ -65,7 +65,7 @@ def hop(options: Options) -> float:
 
 
 def most_delay(options: Options) -> float:
-    """How long, at most, a message may take in a quiet group, in s: hops, and the timers of acknowledgements where
+    """How long, at most, a message may take in a quiet group, in s: hops, and the timers of acknowledgements if
     delivery waits for them, and of an order policy that has just begun with another batch."""
     settings = config(options)
     timers_s = (2 if options.safe else 1) * settings.ack_delay_s + settings.flush_s_max + options.corked_ns / SECOND
@@ -82,7 +82,7 @@ def most_repair(options: Options, members: int) -> float:
 
 def most_change(options: Options) -> float:
     """How long, at most, a change of the members may take in a quiet group to show in all views, in s, without the time
-    to detect it: hops, and the timers for which the acting member waits."""
+    of the detection: hops, and the timers for which the acting member waits."""
     settings = config(options)
     callbacks_s = 2 * settings.block_deadline_s if options.blocks else 0  # of a leaver, and then of all
     return 2 * HOPS_MAX * hop(options) + 2 * settings.bundle_s + callbacks_s + 0.02
@@ -123,7 +123,7 @@ class Quiet:
 
     @property
     def _probed(self) -> bool:
-        """May a sender probe before it could have an acknowledgement?"""
+        """May a sender probe before an acknowledgement could come?"""
         policy_s = 2 * OrderPolicy.limit_s if self.options.orderer else 0.0  # applications take only ordered messages
         return 4 * hop(self.options) + self.settings.ack_delay_s + policy_s >= self.settings.probe_s_min
 

@@ -123,7 +123,7 @@ class Record:
         inside: the application has the state, and takes deliveries.
         founding: tags of views in which the group was not founded yet, so that no application was inside.
         voided: views from before the state that was taken over.
-        kept_over: (sender, number) of unicasts from before a state that was taken over, delivered after it.
+        kept_over: (sender, number) of unicasts from before a state that was taken over, and delivered after that.
         repeated: views that were installed under another attempt than the one that made them.
         error, waiting: why the member could not join, or cannot yet.
         leave_ns: patience of the application's ``leave``.
@@ -210,7 +210,7 @@ class Record:
 
     @property
     def may_send(self) -> bool:
-        """The application is in the group, as far as it knows."""
+        """The application is in the group, as far as the application knows."""
         return self.inside and self.view is not None and self.view.view_id.tag not in self.founding
 
     @property

@@ -2,8 +2,8 @@
 
 Only the ring is simulated (``core/machines/ring.py``), on a network that delays and loses frames, so that thousands of
 discovery graphs run in a minute. A process discovers others in one direction: that A hears B does not mean that B hears
-A. A process can send to all that it knows. Below the ring is a failure detector, as S4 requires (NBC-16): each process
-probes those that it knows, and learns of a crash after a while.
+A. A process can send to all that are known to it. Below the ring is a failure detector, as S4 requires (NBC-16): each
+process probes those, and learns of a crash after a while.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Run:
         processes: how many there are.
         crashed: how many of those crash.
         took_ns: virtual time until every living process has the one view of its part of the graph, and no frame that
-            could change it is in flight; -1: not in time.
+            could change that view is in flight; -1: not in time.
         frames: sent until then.
         edges: rows of the ring's table that were taken.
     """
@@ -95,7 +95,7 @@ class RingWorld:
         return self.clock.now
 
     def start(self, member: int, review: bool = True) -> None:
-        """A process begins alone; then it and the others discover each other.
+        """A process begins alone; then all discover each other.
 
         Args:
             member: its id.

@@ -70,8 +70,8 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def never_taken(edges: set[Edge]) -> Iterator[str]:
-    """A line for each row of the tables that no run took, unless ``UNTAKEN`` lists it; and for each that it lists, and
-    a run took."""
+    """A line for each row of the tables that no run took, unless ``UNTAKEN`` lists the row; and for each listed row
+    that a run took."""
     known = {row for rows in UNTAKEN.values() for row in rows}
     for edge in sorted(edges_of(COUNTED) - edges):
         if str(edge) not in known:
@@ -81,7 +81,7 @@ def never_taken(edges: set[Edge]) -> Iterator[str]:
 
 
 def replay(options: Options, family: str = "") -> str:
-    """The line that replays a run; ``family``: it was named, and not drawn."""
+    """The line that replays a run; ``family``: was named, and not drawn."""
     return (
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
         f"--duration {options.duration_ns / SECOND:g} --partition {options.partition} "

@@ -32,7 +32,7 @@ class SendingProcess(Protocol):
 
     @property
     def answered(self) -> bool:
-        """Its member has answered an attempt to close the view; the application may not know of it yet."""
+        """Its member has answered an attempt to close the view; the application may not know of that yet."""
 
     @property
     def can_run(self) -> bool: ...
@@ -116,7 +116,7 @@ class Sender:
         for _ in range(rng.choice((0, 3, 12))):
             length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else SMALL_MAX)
             record.pending.append((rng.choice(others) if others and rng.random() < 0.3 else 0, length))
-        if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
+        if rng.random() < 0.7:  # some messages are accepted before the others know that this member leaves
             self.send_pending()
 
     def give_up(self) -> None:
@@ -154,7 +154,7 @@ class Sender:
     def _begin(self, view: View) -> None:
         """Calls ``send``, or ``send_batch`` for several consecutive messages.
 
-        From here on others may deliver it, even if the process crashes before the engine says SENT.
+        From here on others may deliver the messages, even if the process crashes before the engine says SENT.
         """
         record, engine = self.record, self.machine.engine
         to, length = record.pending[0]
@@ -209,7 +209,7 @@ class Sender:
             return
         record.counter = counter + 1
         record.sent[counter] = (length, view.view_id)
-        # (An application that waits for its disk, or for states to be merged, has not heard yet that it may send.)
+        # (An application that waits for its disk, or for states to be merged, has not heard yet that the gate is open.)
         hears = self.machine.takes and not record.stopped
         if record.blocked and not self.options.queue_bytes and counter != self.excused and hears:
             record.violations.append(f"gate: {record} sends number {counter} after {record.blocked}")

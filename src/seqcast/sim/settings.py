@@ -13,7 +13,7 @@ MTU = 1500
 HEAD = struct.Struct("<QQQ")
 """The beginning of each message: sender, its counter, destination or 0."""
 SMALL_MAX = 200
-"""Bytes of most messages behind it, at most."""
+"""Bytes of most messages behind that, at most."""
 SIZES: dict[str, Any] = {
     "slabs_max": 496,
     "ring_bytes": 1 << 20,

@@ -25,7 +25,7 @@ class Skips:
         self.view: View | None = None
         self.tag = 0
         self._last: dict[int, int] = {}  # number of the last message of each sender, missed or not
-        self._open: dict[int, list[Skipped]] = {}  # by sender: it is not known yet where they are
+        self._open: dict[int, list[Skipped]] = {}  # by sender: not known yet where
 
     def enter(self, view: View | None) -> Iterator[Delivered]:
         """The application comes to another view, or to the end."""
@@ -43,7 +43,7 @@ class Skips:
             yield from self._name(sender, self._first_after(sender))
 
     def delivered(self, entry: Delivered) -> Iterator[Delivered]:
-        """The application is delivered a message: before it come those that it missed."""
+        """The application is delivered a message: the missed ones come first."""
         if entry.to:
             return
         if gaps := self._open.get(entry.sender):

@@ -135,7 +135,7 @@ class Sockets:
         tell packets apart, and who is in no view with us may repeat frames.)"""
         record, seen = self.machine.record, header(datagram)
         if not self.machine.network.is_sound(record.index, datagram):
-            record.violations.append(f"seal: {record} takes in what nobody has sent, of type {seen.kind}")
+            record.violations.append(f"seal: {record} takes in a datagram that nobody has sent, of type {seen.kind}")
         view = record.current
         if not self.options.keyed or seen.kind in REPAIRED or view is None or view.rank(seen.sender) < 0:
             return
@@ -159,7 +159,7 @@ class Sockets:
             clock.at(clock.now + options.corked_ns, self._flush)
 
     def transmit(self) -> None:
-        """As at the end of an event of the driver: it transmits only if the event made something urgent, left more
+        """As at the end of an event of the driver, which transmits only if the event made something urgent, left more
         unsent bytes, or was a call that flushes. Nothing else would notice a wake-up that the engine forgot."""
         engine = self.machine.engine
         if self.all or engine.urgent() or engine.unsent() > self.unsent:
@@ -232,7 +232,7 @@ class Sockets:
             machine.clock.at(machine.paused_until, self._go_on)
             return
         if machine.engine.lent() != self.lent:
-            machine.record.violations.append(f"transmit: {machine} has changed a run that it had begun to send")
+            machine.record.violations.append(f"transmit: {machine} has changed a run whose transmission had begun")
         self._leave(self.rest.pop(0))
         self._transmit_rounds()
         machine.service()
@@ -248,7 +248,7 @@ class Sockets:
                 record.packets_sent += 1
                 if self.options.suspends:
                     self._note_first(datagram)
-            if lane == LANE_UNICAST or record.up:  # an ambush may crash it in the middle
+            if lane == LANE_UNICAST or record.up:  # an ambush may crash the process in the middle
                 machine.leave_for(lane, to, datagram)
         machine.network.train = None
 

@@ -63,17 +63,17 @@ class TransferringProcess(Protocol):
 
 
 class Handler(Protocol):
-    """The application whose state it is."""
+    """The application that has the state."""
 
     def load_state(self, data: bytes) -> None: ...
     def reconcile(self, parts: Mapping[int, bytes], merges: bool) -> None: ...
     def go_on(self, reconciled: bool) -> None: ...
     def dump_state(self, joiners: tuple[int, ...]) -> bytes | None:
-        """Its state, for these joiners; None: it fails to give it."""
+        """Its state, for these joiners; None: the application fails to give one."""
 
     def enter(self, items: Collection[Item]) -> None: ...
     def give_up(self, error: str, leaves: bool) -> None:
-        """It cannot get the state. ``leaves``: the application has to leave; else its member does so by itself."""
+        """The member cannot get the state. ``leaves``: the application has to leave; else the member does so itself."""
 
 
 class StateKeeper:
@@ -202,7 +202,7 @@ class StateKeeper:
                 self._giving.remove(giver)
 
     def _give(self, giver: Giver) -> bool:
-        """False: it is done, or the joiner no longer awaits it."""
+        """False: all was given, or the joiner no longer awaits the state."""
         engine = self.machine.engine
 
         def send(rest: memoryview) -> int:

@@ -16,7 +16,7 @@ from seqcast.sim.wire import FOR_OUTSIDE, MESSAGES, RECORD, header, kind
 
 LATER_NS = 50_000_000
 FILE, FOR_ONE = 0x4000, 0x0100
-"""Of a key's number in a datagram: a key file has it, with its mark in bits 9 to 13; only one member opens it."""
+"""Of a key's number in a datagram: of a key file, with its mark in bits 9 to 13; for only one member."""
 NUMBER = 1 << 40
 """More than a member has sealed."""
 

@@ -1,7 +1,7 @@
 """Rows of the state tables that the seeds 1 to 200 do not take, by the reason.
 
 ``seqcast sim`` names the rows that are neither taken nor here. A test fails if one of these seeds takes a row that is
-here: remove it.
+here: remove the row.
 """
 
 from __future__ import annotations

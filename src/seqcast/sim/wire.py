@@ -41,7 +41,7 @@ def header(datagram: bytes) -> Header:
 
 
 def kind(datagram: bytes) -> int:
-    """The type of a datagram; 0: it is empty, the notice of a closed port."""
+    """The type of a datagram; 0: an empty one, the notice of a closed port."""
     return datagram[2] if datagram else 0
 
 
@@ -56,7 +56,7 @@ def packet(datagram: bytes) -> bytes:
 
 
 def frame(datagram: bytes, sealings: Sealings) -> Frame | None:
-    """The frame of the control plane in it; None: it has none, or one that nobody could read."""
+    """The frame of the control plane in a datagram; None: there is none, or one that nobody could read."""
     if kind(datagram) != CONTROL:
         return None
     plain = sealings.opened(datagram) if header(datagram).key_id else datagram

@@ -42,7 +42,7 @@ VIOLATIONS_MAX = 10
 def patience(options: Options) -> int:
     """How many times longer than by default a run's phases may take: with a longer suspicion time, and with gossip,
     which repairs a window of packets per round, so that large messages take long through small rings. So do windows of
-    large packets where retransmission is limited in rate."""
+    large packets if retransmission is limited in rate."""
     limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
     slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
@@ -123,7 +123,7 @@ class World:
     # ---- reports of processes
 
     def told(self, node: Process, effect: Effect) -> None:
-        """An application was told this; if it is out, a new incarnation may start."""
+        """An application was told this; if its member is out, a new incarnation may start."""
         match effect:
             case ExcludedBy() if self.rejoins and not self.network.healed:
                 self.rejoins -= 1
@@ -161,10 +161,10 @@ class World:
     def keep(self, node: Process, kept: Kept) -> None:
         """A member writes to its disk."""
         kept = Kept.load(kept.dump())
-        if self.faults.breaks_write():  # before it is done, or after
+        if self.faults.breaks_write():  # before the write is done, or after
             done = self.rng.random() < 0.5
             self.trace(node, f"is struck at a write, which is {'' if done else 'not '}done")
-            if kept.view.founding:  # it is not told of this view any more
+            if kept.view.founding:  # its application is not told of this view any more
                 node.record.founding.add(kept.view.view_id.tag)
             self.faults.strike(node)
             if not done:
@@ -177,7 +177,7 @@ class World:
     def held(self, node: Process) -> None:
         """A pause is held."""
         pause, view = node.record.pauses[-1], node.view
-        if view is None:  # it left, or was excluded, in the same step
+        if view is None:  # the member left, or was excluded, in the same step
             pause.held_ns = 0
             return
         pause.view_id = view.view_id
@@ -209,7 +209,7 @@ class World:
         return to == node.public and node.endpoint.context.settings.advertised
 
     def unicast(self, source: Process | OperatorProcess, to: bytes, datagram: bytes) -> None:
-        node = self.by_address.get(to) or self.by_address.get(b"sim" + to[3:])  # the port of a pair leads back to it
+        node = self.by_address.get(to) or self.by_address.get(b"sim" + to[3:])  # the port of a pair leads back
         if node is None or self._is_unpublished(node, to):
             return
         ready = self.faults.leader_falls and isinstance(frame(datagram, self.sealings), MergeReady)
@@ -290,7 +290,7 @@ class World:
         return named | {tag: frozenset(info.id for info in frame.members) for tag, frame in self.made.items()}
 
     def fall_apart(self) -> list[str]:
-        """The last fault: the network splits into sides, until each has continued or knows that it is blocked."""
+        """The last fault: the network splits into sides, until each has continued or knows of its block."""
         sides = self.faults.fall_apart()
         limit = self.clock.now + SPLIT_NS_MAX * patience(self.options)
         while any(primary.check_sides(self.records, sides)) and self.clock.now < limit:
@@ -298,8 +298,8 @@ class World:
         return first(primary.check_sides(self.records, sides))
 
     def lose_multicast(self) -> list[str]:
-        """One member, as likely as not the coordinator, loses multicast only, until the others have continued without
-        it for a while."""
+        """One member, as likely as not the coordinator, loses multicast only, until the others have continued alone
+        for a while."""
         self.faults.end()
         self.clock.run(self.clock.now + SECOND)  # changes under way first
         deaf = self.faults.filter_one()

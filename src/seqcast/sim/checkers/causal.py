@@ -1,4 +1,4 @@
-"""Causal order: no member delivers a message before one that its sender knew when it sent it."""
+"""Causal order: no member delivers a message before one that its sender knew at the time of sending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_causal(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Record) -> Iterator[str]:
-    """The latest place that the sender knew only grows as it sends."""
+    """The latest place that the sender knew only grows from message to message."""
     latest, cause, read = -1, (0, 0), 0
     for number, known in sorted(sender.knew.items()):
         for entry in sender.log[read:known]:
@@ -32,6 +32,6 @@ def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Re
         if places.get((sender.id, number), latest) < latest:
             yield (
                 f"causal order: {record} delivers number {number} of {sender} before number {cause[1]} of "
-                f"{cause[0]:x}, which {sender} knew when it sent it"
+                f"{cause[0]:x}, which {sender} knew before"
             )
             return

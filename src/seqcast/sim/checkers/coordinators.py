@@ -12,7 +12,7 @@ from seqcast.types import Member, MergeView, View
 def check_coordinators(record: Record) -> Iterator[str]:
     """A change is told right after each view that has another coordinator than the one before, and after no other.
     Within a view each change begins with the member that was told last, and a member that closed a view in the place of
-    its coordinator was told that it acts. Of a joiner that waited for the state the first view may be followed by one,
+    its coordinator was told of its turn. Of a joiner that waited for the state the first view may be followed by one,
     as its member was in a view before."""
     view: View | None = None
     due: tuple[Member, Member] | None = None  # the new one, and the one before

@@ -35,13 +35,13 @@ def check_liveness(records: Sequence[Record]) -> Iterator[str]:
         if record.pending:
             yield f"liveness: {record} cannot send {len(record.pending)} messages"
         if record.waits:
-            yield f"liveness: {record} still waits until the others have taken what it sent"
+            yield f"liveness: {record} still waits until the others have taken its messages"
     if len(views) > 1:
         yield f"liveness: several views remain: {', '.join(map(str, views.values()))}"
 
 
 def check_delivered(records: Sequence[Record]) -> Iterator[str]:
-    """At the end: each member delivered all that it sent itself, if it wants that, and members of one view the same."""
+    """At the end: each member delivered its own messages, if it wants these, and members of one view the same."""
     options = records[0].options
     alive = [record for record in records if record.alive and (record.view or not record.observer)]
     if options.calm:
@@ -49,7 +49,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
         vanish = options.crashes or (options.hasty and options.hosts)
         for record in records:
             if record.up and any(isinstance(entry, Excluded) and not entry.cause for entry in record.log):
-                yield f"liveness: {record} was excluded, and nothing made it look dead"
+                yield f"liveness: {record} was excluded, and nothing made that member look dead"
             if record.error:
                 yield f"liveness: {record} could not join: {record.error}"
             was_in = any(isinstance(entry, View) for entry in record.log)

@@ -29,7 +29,7 @@ def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
                 if went_on is None or stay.successor != went_on:
                     continue
                 if stay.record is record and isinstance(record.log[-1], Left):
-                    continue  # nobody else delivered the messages that it sent when it was cut off
+                    continue  # nobody else delivered the messages of a member that was cut off
                 wrong = [each for each in stay.delivered if _names(lost, record, each)]
                 if wrong:
                     yield f"lost: {record} is told {lost}, and {stay.record}, which went on so, delivered {wrong[0]}"
@@ -49,7 +49,7 @@ def _names(lost: Lost, sender: Record, entry: Delivered) -> bool:
 
 
 def _check_place(record: Record) -> Iterator[str]:
-    """``Lost`` is about a view that has ended for its application, or ends right after it."""
+    """``Lost`` is about a view that has ended for its application, or ends right after."""
     entered = {view.view_id for view in record.voided}
     current: ViewId | None = None
     for place, entry in enumerate(record.log):
@@ -89,7 +89,7 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
 
 def _continued_in_vain(record: Record, records: Sequence[Record]) -> bool:
     """The member was excluded by a view that was decided, and nobody installed: those of its members that accepted the
-    view, and hold the packets that are delivered with it, crashed first."""
+    view, and hold the packets to be delivered before, crashed first."""
     end = record.log[-1]
     if not isinstance(end, Excluded):
         return False
@@ -200,7 +200,7 @@ def _missed(sender: Record, receiver: Record, until: ViewId) -> list[int]:
                 views.clear()
             if entry.rank(sender.id) >= 0:
                 views.add(entry.view_id)
-    # Those that came while a state was awaited come after it.
+    # Unicasts that came while a state was awaited are delivered after the state.
     got = {entry.counter for entry in receiver.log if isinstance(entry, Delivered) and entry.to == receiver.id
            and entry.sender == sender.id}  # fmt: skip
     return sorted(

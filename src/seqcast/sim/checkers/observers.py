@@ -9,7 +9,7 @@ from seqcast.types import View
 
 
 def check_observers(records: Sequence[Record]) -> Iterator[str]:
-    """The views in which an observer has a part that it may not have."""
+    """The views in which an observer has a part that only others may have."""
     observers = {record.id: record for record in records if record.observer}
     for record in records:
         for view in (entry for entry in record.log if isinstance(entry, View)):

@@ -13,15 +13,15 @@ from seqcast.types import View, ViewId
 
 def check_pauses(records: Sequence[Record]) -> Iterator[str]:
     """If a pause's owner was told that the pause held to its end, no member put a new packet on the wire meanwhile,
-    in a view with others. (A packet that a lone member packed before may leave later, as nobody else has yet to
-    deliver it.)"""
+    in a view with others. (A packet that a lone member packed before may leave later, as nobody else has to
+    deliver that packet.)"""
     for owner in records:
         shared = {entry.view_id for entry in owner.log if isinstance(entry, View) and len(entry.members) > 1}
         for pause in owner.pauses:
             for record in records if pause.over_ns and pause.view_id in shared else ():
                 for when, tag in record.first_sent:
                     if pause.view_id and tag == pause.view_id.tag and pause.held_ns < when < pause.over_ns:
-                        yield f"pause: {owner} held it from {pause.held_ns} to {pause.over_ns}, {record} sent at {when}"
+                        yield f"pause: {owner} paused from {pause.held_ns} to {pause.over_ns}, {record} sent at {when}"
 
 
 def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[str]:
@@ -33,7 +33,7 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
         hears = now >= other.slow_until and not other.stopped
         if other.alive and other.view == view and other.inside and hears:
             if not other.blocked:
-                yield f"pause: {owner} holds it at {now}, and {other} may send"
+                yield f"pause: {owner} pauses the group at {now}, and {other} may send"
             if not other.receives:
                 continue
             entries = [entry for entry in other.log if isinstance(entry, Delivered)]
@@ -42,11 +42,11 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
     for (one, mine), (other, theirs) in combinations(seen, 2):
         unknown = {record.id for record in (one, other) if not record.receives_own}
         if odd := sorted(each for each in mine ^ theirs if each[0] not in unknown)[:3]:
-            yield f"pause: {owner} holds it, and {one} and {other} have not delivered the same: {odd}"
+            yield f"pause: {owner} pauses the group, and {one} and {other} have not delivered the same: {odd}"
 
 
 def check_callbacks(record: Record, records: Sequence[Record]) -> Iterator[str]:
-    """Messages of a block callback that returned in time are sent in the view that closes, and delivered in it
+    """Messages of a block callback that returned in time are sent and delivered in the view that closes
     (FLU-13, FLU-15), unless the member that orders did not go on with its sender, or time was up (by some clock)."""
     patience = to_ns(config(record.options).block_deadline_s)
     for run in record.runs:
@@ -56,13 +56,13 @@ def check_callbacks(record: Record, records: Sequence[Record]) -> Iterator[str]:
         ordered = ordered and _keeps_sequencer(record, run.view_id)
         for number in run.sent:
             if number not in record.sent:
-                continue  # the member lost the state meanwhile, and gave up sending it
+                continue  # the member lost the state meanwhile, and gave up
             view_id = record.sent[number][1]
             if view_id != run.view_id:
-                yield f"block callback: {record} sent number {number} in it, and in view {view_id}, not {run.view_id}"
+                yield f"block callback: {record} sent number {number} for {run.view_id} in view {view_id}"
             tags = {each.delivered_of(record.id).get(number, view_id.tag) for each in records}
             if ordered and tags != {view_id.tag}:
-                yield f"block callback: number {number}, which {record} sent in it, is not delivered in {view_id}"
+                yield f"block callback: number {number} of {record}'s callback is not delivered in {view_id}"
 
 
 def _keeps_sequencer(record: Record, view_id: ViewId | None) -> bool:

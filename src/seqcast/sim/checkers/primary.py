@@ -84,14 +84,14 @@ def _majority(view: View, ids: Collection[int]) -> bool:
 
 def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> Iterator[str]:
     """The defects that remain while the network is split into sides (of indices) and all else is calm: a member with a
-    majority of its view on its side must continue with it, and one without must be told."""
+    majority of its view on its side must continue with these, and one without must be told."""
     for side in sides:
         inside = [record for record in records if record.index in side and record.alive]
         for record in inside:
             view = record.view
             if view is None:
                 continue
-            # A member may be in a view of another group: both admitted it when it joined.
+            # A member may be in a view of another group: both admitted it as a joiner.
             alive = {other.id for other in inside if other.view == view}
             if all(member.id in alive for member in view.members):
                 if record.told_minority:

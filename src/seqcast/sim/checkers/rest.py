@@ -1,4 +1,5 @@
-"""A group at rest, and a single message in it: traces that a run of faults and full windows must not leave behind.
+"""A group at rest, and a single message in such a group: traces that a run of faults and full windows must not leave
+behind.
 
 These are bounds of performance, in timers, far from the usual: safety and liveness do not see a timer that is not set,
 an acknowledgement that is asked for in vain, or memory that is not given back.
@@ -53,7 +54,7 @@ def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverabl
 
 
 def check_streams(streams: Mapping[str, Sequence[tuple[int, int, int]]]) -> Iterator[str]:
-    """The members of one view have received and delivered the same of each group stream, and know it."""
+    """The members of one view have received and delivered the same of each group stream, and know so."""
     for place, found in enumerate(zip(*streams.values(), strict=True)):
         if len({seqno for each in found for seqno in each}) > 1:
             told = dict(zip(streams, found, strict=True))

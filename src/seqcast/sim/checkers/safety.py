@@ -81,21 +81,21 @@ def _check_integrity(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
         if not record.receives_own and entry.sender == record.id and not entry.to:
             yield f"own messages: {record} is delivered one, and wants none: {entry}"
         if not entry.intact or sender is None or entry.claimed != entry.sender:
-            yield f"integrity: {record} delivers what nobody sent: {entry}"
+            yield f"integrity: {record} delivers a message that nobody sent: {entry}"
         elif entry.to:
             if entry.to != record.id or (entry.to, entry.counter) not in sender.sent_to:
-                yield f"integrity: {record} delivers a unicast that {sender} did not send to it: {entry}"
+                yield f"integrity: {record} delivers a unicast that {sender} did not send to that member: {entry}"
         elif sender.sent.get(entry.counter, (0, None))[0] != entry.length:
-            yield f"integrity: {record} delivers what {sender} did not send: {entry}"
+            yield f"integrity: {record} delivers a message that {sender} did not send: {entry}"
 
 
 def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
     """Per sender, without a gap while both are together, and nothing twice; unicasts from the first on."""
     last: dict[tuple[int, bool], Delivered] = {}
     known: set[int] = set()
-    apart: set[tuple[int, bool]] = set()  # with whom the record was not together since it delivered the last of them
-    # Unicasts from before the state that the record took over come after it; the views in which they were sent are
-    # void, but tell who was apart.
+    apart: set[tuple[int, bool]] = set()  # with whom the record was not together since the last of theirs
+    # Unicasts from before the state that the record took over are delivered after that; the views in which they were
+    # sent are void, but tell who was apart.
     for entry in (*record.voided, *record.log):
         if isinstance(entry, View):
             together = {member.id for member in record.together(entry).members}
@@ -121,8 +121,8 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 def _unordered(by_id: dict[int, Record], entry: Delivered, before: Delivered | None) -> bool:
     """The sender was told that its messages between ``before`` and this one were never ordered.
 
-    Or they were of an older view, and it crashed before its application took that: it comes after the view, where the
-    application stops until states are merged.
+    Or they were of an older view, and the sender crashed before its application took that report, which comes after the
+    view where the application stops until states are merged.
     """
     sender = by_id[entry.sender]
     told = any(isinstance(each, View) and each.view_id.tag == entry.tag for each in sender.log[:-1])
@@ -150,7 +150,7 @@ def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             )
             late = view_id > sent_in and key not in sender.sent_late and not again
             if late and (entry.sender, entry.counter) not in record.kept_over:
-                yield f"unicast flush: {record} delivers in {view_id} what was sent in {sender.sent_to[key]}: {entry}"
+                yield f"unicast flush: {record} delivers in {view_id} one sent in {sender.sent_to[key]}: {entry}"
 
 
 def _check_order_of_members(record: Record) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 def _check_states(records: Sequence[Record]) -> Iterator[str]:
     """At the beginning of a view all its members' applications have one state, taken over or not; or, until their
-    states are merged, those of one part of it."""
+    states are merged, those of one part of the group."""
     first: dict[tuple[int, str], tuple[Record, str]] = {}
     for record in records:
         for (tag, branch), state in record.states.items():
@@ -232,19 +232,19 @@ def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> It
         # (Where messages may be queued, a later view is right, too.)
         queued = bool(stay.record.options.queue_bytes) and sent_in is not None and sent_in < stay.view.view_id
         if sent_in not in (None, stay.view.view_id) and not queued:
-            yield f"sending view: {stay.record} delivers in {stay.view} what was sent in {sent_in}: {entry}"
+            yield f"sending view: {stay.record} delivers in {stay.view} a message that was sent in {sent_in}: {entry}"
         if order.total and not entry.to:
             beside = sender is not None and entry.counter in sender.beside and order.beside
             place += not beside
             if place < entry.global_seqno and not stay.record.receives_own:
-                place = entry.global_seqno  # that it is the right one, other members show
+                place = entry.global_seqno  # other members show whether that is the right one
             expected = 0 if beside else place
             if entry.global_seqno != expected:
                 yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {expected}: {entry}"
 
 
 def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
-    """Members that install a view and the same successor deliver the same in it; with an order, in the same order."""
+    """Members that install a view and the same successor deliver the same there; with an order, in the same order."""
     closed = [stay for stay in everywhere if stay.successor is not None]
     yield from check_same((((stay.view.view_id, stay.successor), stay) for stay in closed), ordered)
 

@@ -14,7 +14,7 @@ class Reader(Protocol):
     @property
     def id(self) -> int: ...
     def opens(self, tag: int) -> bool:
-        """Does the VIEW of this view, which went over the network, tell it the secret?"""
+        """Does the VIEW of this view, which went over the network, tell the reader the secret?"""
 
 
 def check_secrets(sealings: Sealings, members: Mapping[int, frozenset[int]], names: Mapping[int, str]) -> Iterator[str]:

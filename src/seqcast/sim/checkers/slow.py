@@ -11,10 +11,11 @@ from seqcast.sim.record import Record, stays
 from seqcast.sim.settings import config
 
 PART = 0.8
-"""Of ``slow_s`` a member has taken nothing when it is put out, in the last ``2 * slow_s``: senders look with each
-heartbeat, at which a wait may just have begun, and evidence of before counts for a while."""
+"""A sender puts a member out only if the member has taken nothing for this part of ``slow_s`` during the last
+``2 * slow_s``. The sender looks with each heartbeat, when a wait may just have begun, and counts earlier evidence for a
+while."""
 MUCH = 8
-"""A member that takes at least this part of what others take is not too slow, whatever happens beside."""
+"""A member that takes at least one message for this many of another member is not too slow, whatever else happens."""
 
 
 def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
@@ -36,18 +37,18 @@ def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
             alone = f"{alone_ns / 1e6:.0f} ms"
             yield f"slow: {record} was put out, and half of the members took nothing, too, but for {alone}"
         elif not record.options.slow_disks and _keeps_up(record, records):
-            yield f"slow: {record} was put out, and could take an {MUCH}th of what half of the members could, or more"
+            yield f"slow: {record} was put out, and could take at least an {MUCH}th as much as half of the members"
     if record.skips_ns:
         if settings.slow != "skip":
             yield f"slow: {record} skips messages with slow={settings.slow}"
-        # It is told when it takes again, of messages that it missed long before.
+        # A member is told when it takes again, and of messages that were missed long before.
         idle_ns = _idle_ns(record, 0, record.skips_ns[0])
         if idle_ns < least_ns:
             yield f"slow: {record} skips messages, and took nothing for {idle_ns / 1e6:.0f} ms only"
 
 
 def _keeps_up(record: Record, records: Sequence[Record]) -> bool:
-    """Its application takes more than a sixteenth of what those of half of its last view do, by a wide margin."""
+    """Its application takes more than a sixteenth of the messages that half of its last view take, by a wide margin."""
     rates, view = record.options.rates, stays(record)[-1].view
     own = rates[record.index] if record.index < len(rates) else -1
     here = [each.index for each in records if view.rank(each.id) >= 0]
@@ -61,7 +62,7 @@ def _idle_ns(record: Record, begin: int, end: int) -> int:
 
 
 def _alone_ns(record: Record, records: Sequence[Record], begin: int, end: int) -> int:
-    """For how long it took nothing while less than half of its last view did so, in this time."""
+    """For how long the member took nothing while less than half of its last view did so, in this time."""
     view = stays(record)[-1].view
     idle = [spells(each) for each in records if view.rank(each.id) >= 0]
     times = sorted({begin, end, *(at for each in idle for spell in each for at in spell if begin < at < end)})

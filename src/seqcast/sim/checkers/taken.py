@@ -31,7 +31,7 @@ def check_taken(
                 continue
             since = views[places[own[number]] :]
             if any(view.view_id >= since[0].view_id for view in other.voided):
-                continue  # it is in the state that this member took over
+                continue  # the state that this member took over includes the message
             if other.id in since[0].members and all(other.id in view.together for view in since[1:]):
                 yield f"taken: {waiter} was told that {other} has number {number}, which it has not"
                 return

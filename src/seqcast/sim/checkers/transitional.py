@@ -12,7 +12,7 @@ from seqcast.types import View, ViewId
 
 
 def check_undecided(everywhere: Sequence[Stay]) -> Iterator[str]:
-    """A member that is in no successor of a view delivers nothing in it that only the successor would have decided:
+    """A member that is in no successor of a view delivers nothing there that only the successor would have decided:
     ``Lost`` alone reports this. (An application that answers on delivery would have answered, and learned then that the
     message is lost.)"""
     for stay in everywhere:
@@ -38,7 +38,7 @@ def _check_end(stay: Stay) -> Iterator[str]:
     """The transitional messages are the last ones of the view that have a place in the order."""
     late = [entry.transitional for entry in stay.delivered if entry.global_seqno]
     if late != sorted(late):
-        yield f"transitional: {stay.record} delivers in {stay.view} what is not, after what is"
+        yield f"transitional: {stay.record} delivers in {stay.view} a message that is not, after one that is"
     beside = any(entry.transitional for entry in stay.delivered if not entry.global_seqno)
     if beside and not stay.record.options.safe:
         yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
