@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".md", ".toml", ".yml", ".in", ""}
+TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".md", ".toml", ".yml", ".yaml", ".in", ""}
 
 
 def files() -> list[Path]:
