@@ -222,7 +222,7 @@ class Worker:
         def loop() -> None:
             while not self.stop.is_set():
                 began = time.monotonic_ns()
-                with contextlib.suppress(Exception):  # a call that the failover took with it; the next one counts
+                with contextlib.suppress(Exception):  # a call lost in the failover; the next one counts
                     self.member.call()
                     self.times.append((began, time.monotonic_ns()))
 

@@ -10,7 +10,7 @@ Compared, with the default settings, then with fast ones:
     coordinated    seqcast by default: the first member that is not suspected closes the view
     token ring     seqcast with ``membership="token-ring"``: a token goes round the survivors first
     Tribes         NonBlockingCoordinator of Apache Tribes over its TcpFailureDetector, in Java: a token goes round too.
-                   Left out where ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: a beat
+                   Left out if ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: a beat
                    every 50 ms, and a member is dropped after 250 ms of silence (default: 500 ms and 3 s).
 
 Tribes has no order and no flush, so its members have less to agree on; but Tribes learns of a killed process from

@@ -43,7 +43,7 @@ def main() -> int:
                 try:
                     before = bare_latency(path, what)["p50"]
                     hop = group_latency(path, what, f"embedding-{os.getpid()}-{pair}-{kind}")["p50"]
-                except RunFailed as error:  # such as a false suspicion, where members do not get a core for long
+                except RunFailed as error:  # such as a false suspicion, if members get no core for long
                     print(f"pair {pair + 1}, {kind}: does not count: {error}", file=sys.stderr, flush=True)
                     continue
                 hops["bare"].append(before)

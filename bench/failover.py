@@ -205,7 +205,7 @@ class Worker:
         try:
             self._wait("the survivors' messages", is_here)
         except seqcast.SeqcastError:
-            pass  # it is counted as lost
+            pass  # counted as lost
         resumed_ns = self.received.first_ns.get(self.tag, sys.maxsize)
         say(
             "checked",
@@ -223,7 +223,7 @@ class Worker:
         raise SystemExit(0)
 
 
-# ---- the group, as the parent sees it ------------------------------------------------------------------------------
+# ---- the group, as seen by the parent ------------------------------------------------------------------------------
 
 
 class Member(Process):

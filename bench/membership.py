@@ -140,7 +140,7 @@ def tell(event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values}), flush=True)
 
 
-# ---- the group, as the parent sees it ------------------------------------------------------------------------------
+# ---- the group, as seen by the parent ------------------------------------------------------------------------------
 
 
 class Late(Exception):
@@ -311,7 +311,7 @@ def kill(rounds: int, settings: Settings, who: str, preset: str) -> Figures:
         for _ in range(rounds):
             spare = bench.spare()
             spare.tell(do="longest")
-            bench.answer(spare, "longest")  # it is up
+            bench.answer(spare, "longest")  # up now
             bench.rest()
             victim = bench.coordinator if who == "coordinator" else bench.last
             bench.group.remove(victim)

@@ -65,7 +65,7 @@ def family() -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
+        except OSError:  # ended
             continue
     found = [os.getpid()]
     for one in found:

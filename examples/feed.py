@@ -22,7 +22,7 @@ with Feed("feed", name=name) as feed:
                 print("update", item.number, item.key, *item.value, flush=True)
             time.sleep(float(rest[0]) if rest else 0)
     else:
-        last = {symbol: feed.snapshot().values.get(symbol, [0, 100.0]) for symbol in rest}  # as it was left
+        last = {symbol: feed.snapshot().values.get(symbol, [0, 100.0]) for symbol in rest}  # as left
         while True:
             symbol = random.choice(rest)
             number, price = last[symbol]

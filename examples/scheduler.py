@@ -21,7 +21,7 @@ def start(fence):
 
 
 def run_job(number, fence):
-    """A real job sends the fence along, so that the resource that it changes can refuse a lower one."""
+    """A real job sends the fence along, so that the changed resource can refuse a lower one."""
     print(f"{name} runs job {number} with fence {fence}", flush=True)
 
 

@@ -54,7 +54,7 @@ def member(cluster: str, name: str, directory: str, interface: str) -> None:
 
 
 def query(top: Path, taps: str) -> None:
-    """The streaming query. Once the file ``drain`` exists it takes the rest and ends."""
+    """The streaming query. Once the file ``drain`` exists, the query takes the rest and ends."""
     import pyarrow.parquet
 
     import seqcast.spark
@@ -112,7 +112,7 @@ class Scene:
         self.spark = run(__file__, "query", str(self.top), ",".join(self.addresses.values()))
 
     def kill_spark(self) -> None:
-        """Kills Python and the Java that it started."""
+        """Kills Python and its Java."""
         assert self.spark is not None
         os.kill(int((self.top / "java.pid").read_text()), signal.SIGKILL)
         kill(self.spark)
@@ -221,7 +221,7 @@ def main(top: Path, cluster: str, interface: str) -> None:
         lost = scene.followed()
         kill(scene.members[lost])
         if scene.wait_other_or_end(lost):
-            raise SystemExit("the query ended when the member it followed was killed")
+            raise SystemExit("the query ended when the followed member was killed")
         scene.start_member(lost, "member4")
         say(f"the member on {lost} was killed; the stream follows {scene.followed()}, and a new member has joined")
 

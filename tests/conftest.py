@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason=reason))
         if "spark" in item.fixturenames:
             item.add_marker("spark")
-        if item.get_closest_marker("spark"):  # where tests run beside each other, these share one JVM
+        if item.get_closest_marker("spark"):  # if tests run beside each other, these share one JVM
             item.add_marker(pytest.mark.xdist_group("spark"))
     yield
     part, parts = map(int, config.option.part.split("/"))
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config, items):
 
 def places(items):
     """Where in the run each test stands, from 0 to 1, for tests that run beside each other: those of each folder all
-    along the run, since some folders compute and others wait. A group comes first: one worker runs all of it."""
+    along the run, since some folders compute and others wait. A group comes first, as one worker runs all its tests."""
     folders = [item.path.parent for item in items]
     all_of, of = Counter(folders), Counter()
     for item, folder in zip(items, folders, strict=True):
@@ -114,7 +114,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def here():
-    """In place of Spark, where a test is about verdicts: tasks run in this process."""
+    """In place of Spark, for a test about verdicts: tasks run in this process."""
     from tasks_here import Here
 
     return Here()

@@ -1,6 +1,6 @@
 """Smoke test of an installed wheel, in an environment that holds seqcast and NumPy only: ``python tests/smoke.py``.
 
-Plain Python on purpose: there is no pytest there. It must not be run from the folder that holds ``src``.
+Plain Python on purpose: there is no pytest there. Must not be run from the folder that holds ``src``.
 """
 
 import importlib

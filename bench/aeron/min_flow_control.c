@@ -1,5 +1,5 @@
-/* Flow control by the slowest receiver, for bench/aeron_bench.py: LD_PRELOAD brings it into the driver of Aeron 1.11,
- * which finds it by name. Later drivers have it themselves ("fc=min"); 1.11 has it in Java only. */
+/* Flow control by the slowest receiver, for bench/aeron_bench.py: LD_PRELOAD brings this file into the driver of Aeron
+ * 1.11, which finds the function by name. Later drivers have their own ("fc=min"); 1.11 has one in Java only. */
 #include <stdlib.h>
 
 #include "aeron_flow_control.h"
@@ -9,7 +9,7 @@
 #define RECEIVERS_MAX 64
 #define TIMEOUT_NS 2000000000
 
-/* A receiver's last report: up to which position of the stream it has room. */
+/* A receiver's last report: up to which position of the stream there is room. */
 typedef struct {
     int64_t id, edge, heard_ns;
 } receiver;

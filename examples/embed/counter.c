@@ -5,7 +5,7 @@
  *     counter PYTHON CLUSTER NAME MEMBERS INCREMENTS [INTERFACE]
  *
  * PYTHON is the interpreter for which seqcast is installed, such as .venv/bin/python. The program waits for a view of
- * MEMBERS members, sends INCREMENTS increments, and leaves when it has those of all members. */
+ * MEMBERS members, sends INCREMENTS increments, and leaves after those of all members have come. */
 #include <seqcast/embed.h>
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ typedef struct {
     int sent;
 } counter;
 
-/* Python, as the program `python` would find it with its packages. */
+/* Python, with its packages, as the program `python` would find them. */
 static int start_python(const char *python) {
     PyConfig config;
     PyConfig_InitPythonConfig(&config);

@@ -1,4 +1,4 @@
-"""The audit: a sound group passes, and each fault is named by the verdict it belongs to, and by no other."""
+"""The audit: a sound group passes, and each fault is named by its own verdict, and by no other."""
 
 from __future__ import annotations
 
@@ -532,9 +532,9 @@ def test_a_view_record_that_is_torn_or_lost_before_its_rows_is_damage_and_no_bro
     here: Any, tmp_path: Path
 ) -> None:
     top = Script().write(tmp_path)
-    views = next(found for found in find([top]) if found.member == A).path / "views.jsonl"  # it crashed
+    views = next(found for found in find([top]) if found.member == A).path / "views.jsonl"  # A crashed
     whole = views.read_bytes()
-    for cut in (20, len(whole.splitlines(keepends=True)[-1])):  # a part of the last record, all of it
+    for cut in (20, len(whole.splitlines(keepends=True)[-1])):  # a part of the last record, the whole record
         views.write_bytes(whole[:-cut])
         with pytest.raises(
             JournalDamaged, match=r"views.jsonl lacks its end: row \d+ is of a view after the last one"
@@ -755,7 +755,7 @@ def test_a_member_that_left_by_a_view_that_lists_it_skipped_that_view(here: Any,
 
 def test_a_member_that_left_by_a_view_that_closes_another_skipped_a_view(here: Any, tmp_path: Path) -> None:
     script = Script()
-    script.stories[D][2:] = []  # as if it had left in view 2, which lists it as view 3 does
+    script.stories[D][2:] = []  # as if D had left in view 2, which lists D as view 3 does
     for who in (B, C, D, E):
         journal(tmp_path, who, script.stories[who], successor=script.v4 if who is D else None)
     script.at(D, script.v2)[:] = script.at(B, script.v2)
@@ -765,7 +765,7 @@ def test_a_member_that_left_by_a_view_that_closes_another_skipped_a_view(here: A
 
 
 def test_a_packet_that_begins_with_a_later_message_lacks_its_first(here: Any, tmp_path: Path) -> None:
-    """Members that began with the sender's first packet all lack it, so comparing them does not show it."""
+    """Members that began with the sender's first packet all lack it, so a comparison does not show the loss."""
     for order in ("fifo", "sequencer"):
         script = Script(order)
         for who in (A, B, C, D):

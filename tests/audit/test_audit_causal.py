@@ -26,7 +26,7 @@ from seqcast.types import Member
 
 
 def concurrent(script: Script) -> Script:
-    """Each member delivers its own messages ahead of nine others', as it does while they are on their way."""
+    """Each member delivers its own messages ahead of nine others', as while those are on their way."""
     for who, story in script.stories.items():
         for _, rows in story:
             place = {id(row): (at // 10, row.sender != who) for at, row in enumerate(rows)}
@@ -110,7 +110,7 @@ def without(rows: list[Row], sender: Member, since: int = 20) -> Row:
 
 
 def test_an_effect_without_its_cause_is_named_at_a_member_that_crashed(here: Any, tmp_path: Path) -> None:
-    """By its journal it has less of a sender, as members that crash may; but it has later ones."""
+    """By its journal the member lacks messages of a sender, as members that crash may; but it has later ones."""
     script = Script("causal")
     cause = without(script.at(A, script.v2), C)
     report = check_cluster(here, find([script.write(tmp_path)]))

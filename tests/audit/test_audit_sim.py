@@ -28,7 +28,7 @@ def written(top: Path, seeds: Iterable[int], patch: pytest.MonkeyPatch) -> int:
     messages = 0
     for seed in seeds:
         if ("slow", "skip") in Options.draw(seed).settings:
-            continue  # no journals go with it
+            continue  # without journals
         result = journaled(lambda seed=seed: World(Options.draw(seed)), top / f"{seed}", f"seed {seed}", patch)
         assert not result.violations, (seed, result.violations)
         messages += result.messages

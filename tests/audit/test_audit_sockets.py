@@ -52,7 +52,7 @@ def test_members_that_answer_each_other_pass_the_audit(here: Any, tmp_path: Path
     causal = report.verdicts["causal"]
     if order == "causal":
         assert causal.result is True and int(causal.compared.split()[0].replace(",", "")) > 0, report.as_text()
-    else:  # a total order implies it
+    else:  # a total order implies this
         assert causal.result is None and report.verdicts["total order"].result is True, report.as_text()
     for journal in journals:
         place = {message.payload: at for at, message in enumerate(journal.messages())}

@@ -201,7 +201,8 @@ def test_with_safe_delivery_all_have_the_deliveries_of_one_that_crashed(
 def test_with_safe_delivery_in_each_senders_own_order_all_have_the_same_too(
     here: Any, tmp_path: Path, safe: bool, transitional: bool, named: set[str]
 ) -> None:
-    """A has delivered messages of its own that nobody else has, and crashed. Unless all acknowledged them, it may."""
+    """A has delivered messages of its own that nobody else has, and crashed. Unless all acknowledged them, that is
+    allowed."""
     script = Script("fifo")
     script.at(D, script.v3)[:] = script.at(B, script.v3)
     rows = script.at(A, script.v2)

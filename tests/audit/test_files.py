@@ -37,7 +37,7 @@ FILES = (
 
 
 def in_time(what: Callable[[], Any]) -> Any:
-    """Its result or error; it must not wait."""
+    """The result or error of a call that must not wait."""
     result: list[Any] = []
 
     def run() -> None:

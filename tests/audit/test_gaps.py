@@ -1,4 +1,4 @@
-"""A journal that goes on after a full disk: the gap is in it, and readers, stream and audit know it as one."""
+"""A journal that goes on after a full disk: the gap is recorded, and readers, stream and audit know of that."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ LOST = range(100, 180)
 
 
 def turn(of_a: JournalWriter, disk: Disk, full: bool, at: int, gaps: int = 1) -> None:
-    """The disk is full from row ``at`` on, when all before are written; or it has room again, behind lost rows."""
+    """The disk is full from row ``at`` on, when all before are written; or has room again, behind lost rows."""
     if full:
         wait_for_rows(of_a, at)
         disk.full = True
@@ -207,7 +207,7 @@ def test_gaps_ascend_and_none_covers_present_rows(tmp_path: Path, at: int) -> No
     path = journal(tmp_path, A, [(ONE, rows(ONE, 100))], closed=None)
     with_record(path, 1, GAP)
     with_record(path, 2, {**GAP, "idx": at})
-    found = reader.read(path)  # the second, if it is behind rows that are not there yet, is newer than the look at them
+    found = reader.read(path)  # the second, if it is behind rows that are not there yet, is newer than that look
     assert [gap.idx for gap in found.gaps] == ([100, 180] if at == 180 else [100])
     assert found.end_idx == (260 if at == 180 else 180) and positions(found) == [*range(100)]
     with_record(path, 3, {**GAP, "idx": at + 79})
@@ -226,7 +226,7 @@ def test_a_look_at_the_segments_that_was_before_a_gap_knows_no_gap(tmp_path: Pat
 
 
 class Stuck:
-    """A disk that does not answer how full it is, until it is let go."""
+    """A disk that does not say how full it is, until the test lets go."""
 
     def __init__(self) -> None:
         self.asked, self.go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""The journal: it has the deliveries, in order, and the remains of a crash are read to the last complete batch."""
+"""The journal has the deliveries, in order, and the remains of a crash are read to the last complete batch."""
 
 from __future__ import annotations
 
@@ -268,8 +268,8 @@ def test_every_complete_batch_survives_a_kill_and_the_torn_tail_is_counted(tmp_p
     assert whole.num_rows >= 6000
     assert whole["idx"].to_pylist() == list(range(whole.num_rows))
     messages, _ = stream.read_sums(live)
-    os.truncate(live, messages[-1].offset + 100)  # as if it had been killed a moment earlier
-    os.truncate(live.with_suffix(stream.SUMS_SUFFIX), len(messages) * stream.SUM_BYTES)  # it may be one message ahead
+    os.truncate(live, messages[-1].offset + 100)  # as if killed a moment earlier
+    os.truncate(live.with_suffix(stream.SUMS_SUFFIX), len(messages) * stream.SUM_BYTES)  # may be one message ahead
     found = journal_read.read(path)
     assert (found.torn, found.closed) == (1, None)
     kept = table(path)
@@ -337,7 +337,7 @@ def flip(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolle
     files[victim].write_bytes(data)
     try:
         after, found = table(path), journal_read.read(path)
-    except JournalError as damage:  # or, where the format's name is hit, no journal at all
+    except JournalError as damage:  # or, if the format's name is hit, no journal at all
         assert "\n" not in str(damage)
         return
     assert after.equals(before) and found == told
@@ -376,7 +376,7 @@ def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path, togethe
 
 
 def test_writing_and_rolling_import_nothing_beside_delivery(tmp_path: Path) -> None:
-    """An import has the GIL for as long as it takes; pyarrow's conversions would import pandas."""
+    """An import keeps the GIL to its end; pyarrow's conversions would import pandas."""
     script = textwrap.dedent(
         f"""
         import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
@@ -806,7 +806,7 @@ def test_a_live_segment_has_a_row_for_each_packet_and_reads_like_the_rolled_one(
 
 
 def test_rolling_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where batches of the live segment have more rows, too."""
+    """Also if batches of the live segment have more rows."""
     monkeypatch.setattr(journal_roll, "ROW_GROUP_ROWS", 250)
     path = journal(tmp_path, A, [(V1, rows_of(1700))])
     with pq.ParquetFile(path / "segment-000001.parquet") as file:

@@ -115,7 +115,7 @@ def blocks(page: str) -> list[str]:
 
 
 def run_query(spark: Any, code: str, names: dict[str, Any]) -> None:
-    """Runs the code of a page until the query that it starts has taken all that is there."""
+    """Runs the code of a page until its query has taken all rows."""
     exec(code, names)
     (query,) = spark.streams.active
     try:
@@ -194,7 +194,7 @@ def test_the_recipe_with_transaction_ids_runs_as_it_is_printed(spark: Any, docum
         assert len(numbers) >= 2
         table = pa.concat_tables(map(pq.read_table, (top / "table").glob("*.parquet")))
         assert table.num_rows == 800 and len({*table["payload_hash"].to_pylist()}) == 800
-        for each in (f"{numbers[-1]}", f".{numbers[-1]}.crc"):  # as if the driver was killed before it wrote this
+        for each in (f"{numbers[-1]}", f".{numbers[-1]}.crc"):  # as if the driver was killed before
             (top / "checkpoint" / "commits" / each).unlink(missing_ok=True)
         assert json.loads((top / "table" / "versions.json").read_text())["seen"][-1] == [numbers[-1], run == 0], run
 

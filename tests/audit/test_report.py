@@ -187,7 +187,7 @@ def test_axes_suit_few_values(here: Any, tmp_path: Path, took_ns: list[int]) -> 
 
 @pytest.mark.spark
 def test_a_standstill_is_seen_in_the_time_line() -> None:
-    """No messages, and no latency, and not those of the last window before it."""
+    """No messages, and no latency, and not those of the window before."""
     second = 10**9
     timed = report.Timed(0, 5 * second, second)
     timed.windows = {

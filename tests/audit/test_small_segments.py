@@ -1,4 +1,5 @@
-"""Small segments are rolled into one file: no row is lost, repeated or hidden by it, whenever the member is killed."""
+"""Small segments are rolled into one file: no row is lost, repeated or hidden by that, whenever the member is
+killed."""
 
 from __future__ import annotations
 
@@ -134,7 +135,7 @@ def test_a_kill_at_any_step_leaves_every_row_once_and_readers_go_on(
         return step
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal_roll, "ROW_GROUP_ROWS", 100)  # of which a reader takes those that it needs
+        patched.setattr(journal_roll, "ROW_GROUP_ROWS", 100)  # of which a reader takes only some
         for of, name in ((Path, "replace"), (Path, "unlink"), (os, "replace")):
             patched.setattr(of, name, copied(getattr(of, name)))
         writer.close("leave")

@@ -229,7 +229,7 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
 
 
 def test_a_stream_is_behind_by_the_time_of_its_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in a rolled segment, where it counts as if the rows had come evenly."""
+    """Also in a rolled segment, which counts as if the rows had come evenly."""
     second = 978_307_200
     monkeypatch.setattr(time, "time", lambda: second + 100.0)
     path = in_seconds(tmp_path)

@@ -302,7 +302,7 @@ def mutated(whole: bytes, generator: random.Random) -> bytes:
 
 
 def test_a_tap_survives_hostile_bytes(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a reader that has the token, and where a request is JSON that nobody writes."""
+    """Also of a reader that has the token, and if a request is JSON that nobody writes."""
     server, client, _ = served
     raised: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
@@ -372,7 +372,7 @@ def test_a_reader_that_dribbles_its_proof_keeps_no_place(tmp_path: Path, monkeyp
     with (
         Tap(tmp_path, ("127.0.0.1", 0), TOKEN, connections=1) as server,
         socket.create_connection(server.address) as slow,
-        contextlib.suppress(OSError),  # of the writing end, once it was hung up on
+        contextlib.suppress(OSError),  # of the writing end, once the other hung up
     ):
         assert slow.recv(1)  # of its hello
         for _ in range(63):  # one less than a proof has
@@ -410,7 +410,7 @@ def test_readers_that_take_nothing_have_no_rows_in_memory_and_are_dropped_by_nam
     monkeypatch.setattr(tap, "STALL_S", 0.05)
     monkeypatch.setattr(tap, "TIMEOUT_S", 3.0)
     at_once = [0, 0]  # readers that have rows in memory: now, at most
-    threads = set()  # each has memory of its own, which malloc keeps for it
+    threads = set()  # malloc keeps memory of its own for each
     real = tap.rows_between
 
     def counted(*arguments: Any) -> Any:
@@ -557,7 +557,7 @@ def test_a_reader_believes_no_altered_description_and_no_altered_rows(served: An
         for _ in range(generator.choice((1, 1, 8))):
             bad[generator.randrange(len(bad))] ^= 1 << generator.randrange(8)
         with liar(frame(b"B", bytes(bad)) + frame(b"Z", b"")) as lied:
-            try:  # a flipped bit of a value arrives; it must not crash the reader, nor change how many rows there are
+            try:  # a flipped bit of a value arrives, and must not crash the reader, nor change how many rows there are
                 assert sum(batch.num_rows for batch in lied.rows(own, 0, 50, ["idx", "payload"])) == 50
             except seqcast.RemoteProtocolError:
                 pass

@@ -89,7 +89,7 @@ class Life:
 
     def __init__(self, group: seqcast.Group, rate: int) -> None:
         self.group, self.rate, self.me = group, rate, group.member.id
-        self.over = False  # excluded: it sends nothing more
+        self.over = False  # excluded: no more sends
         self.rng = random.Random(self.me)
         self.sent = self.own = self.missing = self.delivered = 0
         self.last_own = (-1, 0)  # counter and packet seqno of our own message that was delivered last
@@ -103,7 +103,7 @@ class Life:
     def send(self, last: bool = False) -> None:
         """Sends one message, most of them small, a few of them many packets long."""
         length = self.rng.choice((0, 30, 100, 200)) if self.rng.random() < 0.98 else self.rng.randrange(60_000)
-        number, self.sent = self.sent, self.sent + 1  # before it can be delivered to ourselves
+        number, self.sent = self.sent, self.sent + 1  # before the delivery to ourselves
         self.group.send(payload(self.me, number, last, length))
 
     def take(self, event: Any) -> None:
@@ -189,7 +189,7 @@ class Process:
                 if self.life is None:  # joining loads modules, which takes time
                     threading.Thread(target=watch, daemon=True).start()
                 life = self.live(group)
-                if self.leaving.is_set():  # told so while it joined
+                if self.leaving.is_set():  # told so during the join
                     break
                 with contextlib.suppress(seqcast.NotMember):
                     for event in group.events():
@@ -224,7 +224,7 @@ class Process:
                         life.send()
                 time.sleep(pause)
         except seqcast.SeqcastError:
-            return  # excluded, or left: the receiver hears of it, too
+            return  # excluded, or left: the receiver hears of that, too
 
     def obey(self) -> None:
         """Carries out the commands of standard input."""

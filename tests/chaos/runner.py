@@ -1,4 +1,4 @@
-"""Plays a scenario on a group, waits until it has recovered, and judges the outcome.
+"""Plays a scenario on a group, waits for its recovery, and judges the outcome.
 
 Judged are: the views at the end, that nothing sent is missing at its own sender, that the members of a view were
 delivered the same there (from their own sums), and, by ``seqcast audit`` on Spark, all guarantees on all journals.
@@ -42,11 +42,11 @@ LEAVE_S = 300.0
 CALM_S = 1.0
 """The views are those at the end when none came for this long."""
 TOLD_S = 0.5
-"""A member that runs again has reported by then that it was not run."""
+"""A member that runs again has reported its pause by then."""
 RUNS_MAX = 3
 """Runs of a scenario during which the machine stalls."""
 RECENT_S = 5.0
-"""If a member was taken for dead because it was not run, the group says so within this time."""
+"""If a member was taken for dead because the system did not run its process, the group says so within this time."""
 TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().parents[2] / "src"
 
 TABLE = """
@@ -81,7 +81,7 @@ class Process:
     popen: subprocess.Popen[str]
     log: IO[str]
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
-    used: list[dict[str, Any]] = field(default_factory=list)  # its own reports while it lived
+    used: list[dict[str, Any]] = field(default_factory=list)  # its own reports before its death
     joined: bool = False
     stopped: bool = False
     leaving: bool = False
@@ -109,7 +109,7 @@ class Process:
 
 
 class Network:
-    """The faults of the namespaces' network; each namespace drops the datagrams that it must not receive."""
+    """The faults of the namespaces' network; each namespace drops the datagrams to be lost."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = places
@@ -336,7 +336,7 @@ class Run:
         return settings
 
     def start(self, name: str) -> None:
-        # A member that joins a running group searches for longer: on a busy machine it could form a group of its own.
+        # A member that joins a running group searches for longer: else it could form its own on a busy machine.
         patient = {"discovery_s": 1.0} if self.processes and not self.scenario.forming else {}
         task = {
             "cluster": self.cluster,
@@ -371,7 +371,7 @@ class Run:
     def _read(self, process: Process) -> None:
         assert process.popen.stdout is not None
         for line in process.popen.stdout:
-            with contextlib.suppress(ValueError):  # the end of a line is missing where the process was killed
+            with contextlib.suppress(ValueError):  # the end of a line is missing if the process was killed
                 self.inbox.put((process, json.loads(line)))
             process.log.write(line)
             process.log.flush()
@@ -499,7 +499,7 @@ class Run:
 
     def recovered(self) -> bool:
         """All live members are in one view, none of them blocked or sending. Blocked members on the two sides of a
-        partition are still in the view from before it."""
+        partition are still in the view from before."""
         groups = self.groups()
         waiting = any("blocked" in process.told or "quiet" not in process.told for process in self.living())
         return len(groups) == 1 and self.one_view(groups[0]) and not waiting
@@ -584,7 +584,7 @@ class Run:
 
 
 def completed(scenario: Scenario, directory: Path, write: Callable[[str], None] = print) -> Run:
-    """Runs a scenario, and again where the machine stalled: see ``Stalled``.
+    """Runs a scenario, and again if the machine stalled: see ``Stalled``.
 
     Raises:
         Failed: something that must hold does not.
@@ -604,7 +604,7 @@ def completed(scenario: Scenario, directory: Path, write: Callable[[str], None] 
 
 
 def judge(spark: Any, journals: Path) -> str:
-    """The audit's verdict on the journals of a run: empty where all that was checked holds, else the report."""
+    """The audit's verdict on the journals of a run: empty if all that was checked holds, else the report."""
     from seqcast.journal.places import find
     from seqcast.spark.auditing import check_cluster
 
@@ -636,7 +636,7 @@ def audited(
 
 @contextlib.contextmanager
 def place_for(name: str, keep: str = "") -> Iterator[Path]:
-    """A folder for journals and logs: in ``keep``, or a temporary one, which stays only where the run fails."""
+    """A folder for journals and logs: in ``keep``, or a temporary one, which stays only if the run fails."""
     directory = Path(keep) / name if keep else Path(tempfile.mkdtemp(prefix=f"seqcast-chaos-{name}-"))
     try:
         yield directory

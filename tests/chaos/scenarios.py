@@ -83,7 +83,7 @@ class Scenario:
 
     @property
     def calm(self) -> bool:
-        """Nothing in it makes a living member look dead: nobody may be excluded, and no join may fail."""
+        """No fault of the scenario makes a living member look dead: nobody may be excluded, and no join may fail."""
         deaf = self.settings.get("transport") == "multicast"  # whoever is not heard so is taken for dead
         return not any(
             step.what in ("cut", "split", "stop", *(("deafen",) if deaf else ()))
@@ -93,7 +93,7 @@ class Scenario:
 
     @property
     def together(self) -> bool:
-        """Nothing in it keeps living members in groups of their own."""
+        """No fault of the scenario keeps living members in groups of their own."""
         return self.calm and not any(step.what == "lie" for step in self.steps)
 
     @property

@@ -1,9 +1,9 @@
 """``make soak HOURS=8``: chaos in long rounds, whose members must not grow.
 
-Each round is a group of some minutes: the faults of a seed, spread over it, and settings of which each seed draws some.
-It is judged as chaos is, and by its processes' use of resources: of each that lived for most of the round, memory,
-descriptors and slabs in the last third are compared with those in the third before: of the whole life, or of the longer
-part before or after its journal began to be rolled.
+Each round is a group of some minutes: the faults of a seed, spread over this time, and settings of which each seed
+draws some. A round is judged as chaos is, and by its processes' use of resources: of each that lived for most of the
+round, memory, descriptors and slabs in the last third are compared with those in the third before: of the whole life,
+or of the longer part before or after its journal began to be rolled.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def steady(told: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
 
 
 def slope(processes: Sequence[Process], name: str) -> float:
-    """How much it grew per hour, over the last two thirds of each steady life of more than a minute: the median."""
+    """The growth per hour, over the last two thirds of each steady life of more than a minute: the median."""
     slopes = []
     for process in processes:
         used = steady(process.used)

@@ -277,7 +277,7 @@ def caught_up(scene: Scene, journals: list[Journal], left: set[str]) -> None:
         scene.query.stop()
         for _ in range(3):
             scene.run_query(last=True)
-            with contextlib.suppress(Exception):  # `failed` tells it
+            with contextlib.suppress(Exception):  # `failed` tells
                 scene.query.awaitTermination(LIMIT_S)
             if not any(each in str(scene.query.exception()) for each in AGAIN):
                 break
@@ -330,7 +330,7 @@ def compare(scene: Scene, journals: list[Journal], left: set[str]) -> None:
 
 
 def run(spark: Any, seed: int, interface: str, keep: Path | None = None) -> tuple[str, Scene]:
-    """The run of a seed, and how it ended.
+    """The run of a seed, and its end.
 
     Raises:
         Wrong: as `play`; journals, checkpoint and table stay where the message says.

@@ -254,7 +254,7 @@ process()
 
 
 def test_a_variable_of_the_environment_and_an_option_count_together(monkeypatch):
-    """A cipher in the environment, and the key that it needs on the command line."""
+    """A cipher in the environment, and the necessary key on the command line."""
     monkeypatch.setenv("SEQCAST_CIPHER", "aes-256-gcm")
     config = group_settings(tail.parse(["orders", "--key", "orders.key"]))["config"]
     assert (config.cipher, config.key) == ("aes-256-gcm", "orders.key")

@@ -80,7 +80,7 @@ def unread(pipe):
 
 
 def process_output(process):
-    """The output of a process when it has ended; its input is another thread's affair."""
+    """The output of a process at its end; its input is another thread's affair."""
     process.wait(LIMIT_S)
     return process.stdout.read(), process.stderr.read()
 
@@ -187,7 +187,7 @@ def test_a_tail_ends_when_its_reader_does_though_nothing_comes(start, cluster):
 
 @pytest.mark.parametrize("wait_s", [0.02 * 2**n for n in range(6)])
 def test_a_command_that_is_interrupted_at_its_start_ends_without_a_traceback(start, cluster, wait_s):
-    """The first moments are Python's own: then the signal ends it, as it does everything."""
+    """The first moments are Python's own: then the signal ends the command, as everything."""
     process = start("tail", cluster, "--interface", "lo")
     time.sleep(wait_s)
     process.send_signal(signal.SIGTERM)
@@ -250,7 +250,7 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
 @pytest.mark.long
 def test_a_send_to_a_receiver_that_takes_nothing_reports_its_state_when_interrupted(start, cluster, monkeypatch):
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
-    # Nobody reads its output, so it soon takes nothing more. (The sequencer must multicast accepted messages.)
+    # Nobody reads its output, so the process soon takes nothing more. (The sequencer must multicast accepted messages.)
     tail(start, cluster, "--order", "sequencer")
     sender = start("send", cluster, "--order", "sequencer", "--interface", "lo", stdin=subprocess.PIPE)
     begun = threading.Event()
@@ -283,7 +283,7 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
 
 @pytest.mark.long
 def test_a_send_whose_receivers_all_left_does_not_say_taken(start, cluster):
-    """They had it in their queues."""
+    """They had the message in their queues."""
     text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
     leaver = script(text, cluster)
     assert leaver.stdout.readline() == "in\n"
@@ -305,7 +305,7 @@ def test_a_send_to_nobody_says_so(start, cluster):
 @pytest.mark.long
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
-    """The signal goes to the process group, as a terminal or ``timeout`` sends it."""
+    """The signal goes to the process group, as a terminal or ``timeout`` does."""
     pytest.importorskip("pyspark")
     from seqcast.journal import places
 

@@ -548,7 +548,7 @@ group.leave()
 
 @pytest.mark.netns
 def test_probe_shows_a_link_that_carries_no_multicast(network, capsys):
-    """Heartbeats tell all members of it, so the board of any one shows it."""
+    """Heartbeats tell all members of that, so the board of any one shows it."""
     name = cluster()
     members, paths = [], []
     for who, place in zip("abc", network, strict=False):

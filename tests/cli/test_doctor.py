@@ -122,7 +122,7 @@ FAULTS = {
 def test_a_planted_fault_of_the_path_has_exactly_its_code(pair, fault):
     here, there = pair
     planted, expected = FAULTS[fault]
-    if fault == "large and told":  # by ICMP, from which the kernel has learnt it for this route
+    if fault == "large and told":  # by ICMP, which taught the kernel the size for this route
         here.run("ip", "route", "add", f"{there.address}/32", "dev", "eth0", "mtu", "1450")
     with rules(here, *planted):
         found, lines = doctor(here, "--with", there.address)

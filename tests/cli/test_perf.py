@@ -637,7 +637,7 @@ def test_ctrl_c_ends_all_members():
 
 def test_at_a_fixed_rate_a_stall_counts_for_all_that_it_delays(monkeypatch):
     class Group:
-        """Answers at once, but for one question that it takes 200 ms over."""
+        """Answers at once, but for one question that takes 200 ms."""
 
         view = None
 

@@ -325,7 +325,7 @@ def test_a_command_that_leads_to_no_worker_says_so_and_leaves_none_behind(tmp_pa
     assert says in str(raised.value) and "change --via or --python" in str(raised.value)
     (child,) = (each._child for each in processes.all)
     assert child.poll() is not None
-    with pytest.raises(ProcessLookupError):  # the group of processes that it has started
+    with pytest.raises(ProcessLookupError):  # the processes of the worker
         wait_until(lambda: os.killpg(child.pid, 0))
 
 
@@ -356,5 +356,5 @@ def test_a_process_that_is_killed_ends_the_wait_though_one_that_it_started_holds
     finally:
         waits.kill()
         ends(killed)
-    with pytest.raises(ProcessLookupError):  # the group of processes that it has started
+    with pytest.raises(ProcessLookupError):  # the processes of the worker
         wait_until(lambda: os.killpg(killed._child.pid, 0))

@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "tests" / "cross" / "build"
 INCLUDES = [f"-I{ROOT / folder}" for folder in ("native", "src/seqcast/include")]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *INCLUDES]
-STRICT += ["-fno-sanitize=undefined"]  # zig's choice for code that is not optimised; it is built anew for each system
+STRICT += ["-fno-sanitize=undefined"]  # zig's choice for code that is not optimised; built anew for each system
 WORLD_S = 5
 WORLD_SEED = 1
 Job = tuple[System, str, list[str]]
@@ -49,7 +49,7 @@ def extension_sources() -> list[Path]:
 
 
 def compile_one(job: Job) -> str:
-    """Runs it; returns the failure, or nothing."""
+    """Runs the program; returns the failure, or nothing."""
     system, what, arguments = job
     command = [sys.executable, "-m", "ziglang", "cc", "-target", system.target, *STRICT, *system.options, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -97,7 +97,7 @@ def stand_ins(systems: Iterable[System]) -> Iterator[Job]:
 
 
 def libraries(system: System) -> Iterator[Job]:
-    """The extensions, each linked with the kernels that it calls."""
+    """The extensions, each linked with its kernels."""
     at = BUILD / system.name
     kernels = sorted(str(path) for path in at.glob("*.o") if not path.name.startswith("extension-"))
     archive = at / "kernels.a"
@@ -169,7 +169,8 @@ def run(system: System, runner: list[str], wine: str) -> str:
     """Runs its programs; returns the failure, or nothing.
 
     Args:
-        wine: a folder for wine's files, among them a link to /: a build that looks for sources must not find it.
+        wine: a folder for wine's files, among them a link to /: a build that looks for sources must not find those
+        files.
     """
     inputs = [str(path) for path in sorted((ROOT / "tests" / "fuzz" / "corpus").iterdir())]
     environment = {**os.environ, "WINEDEBUG": "-all", "WINEPREFIX": wine}

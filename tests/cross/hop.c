@@ -12,7 +12,7 @@
 
 #define MEMBERS 2
 #define HOPS 200
-#define LARGE 200000 /* less than a window: nobody takes messages while it is sent */
+#define LARGE 200000 /* less than a window: nobody takes messages meanwhile */
 #define PATIENCE_NS 20000000000LL
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \

@@ -1,5 +1,5 @@
 /* Loads each library that is named, with all that it refers to, and looks for the function by which Python begins a
-   module in it. */
+   module. */
 #include <stdio.h>
 #include <string.h>
 

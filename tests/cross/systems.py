@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class System:
     name: str
     target: str
-    """As zig names it."""
+    """As zig names the system."""
     options: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     python: str = "libpython.so"
@@ -22,7 +22,7 @@ class System:
     emulators: tuple[str, ...] = ()
     """Commands that run its programs elsewhere; the first that is here is taken. None: its programs are not built."""
     no_hop: str = ""
-    """The hop ends with this where the emulator cannot run it."""
+    """The hop ends with this error if the emulator cannot run the hop."""
     package: str = ""
     """Debian's, which brings one of them."""
 

@@ -1,7 +1,8 @@
 """The canonical digest of a world: worlds with one digest have one future, and one past for the checkers.
 
 A member's state is read from its objects: endpoint, application and record, field by field. Of its compiled engine the
-calls that change it are remembered instead, since they and its datagrams determine it. Times count from now.
+calls that change the policy are remembered instead, since they and its datagrams determine its state. Times count from
+now.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PASSED_OVER = {
 
 
 class Remembering(Engine):
-    """An engine with a digest of all that changed it."""
+    """An engine with a digest of all its changes."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -36,11 +37,11 @@ class Remembering(Engine):
         self.heard = 0
 
     def remember(self, *what: Any) -> None:
-        """Something that changes it, after its change before."""
+        """A change, after the earlier ones."""
         self.past = hashlib.blake2b(self.past + repr(what).encode(), digest_size=8).digest()
 
     def receive(self, buffer: bytes, address: bytes, now_ns: int, segment: int = 0) -> Any:
-        if kind(buffer) == CONTROL:  # it passes: a sign of life, in whatever order several come at one moment
+        if kind(buffer) == CONTROL:  # a sign of life, in whatever order several come at one moment
             sign = hashlib.blake2b(repr((address, now_ns)).encode(), digest_size=8).digest()
             self.heard ^= int.from_bytes(sign, "big")
         else:

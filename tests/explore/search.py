@@ -22,7 +22,7 @@ import numpy as np
 from explore.world import SmallWorld
 
 PLACES = 1 << 22
-"""Of digests in the shared table; it is full at three quarters."""
+"""Of digests in the shared table; full at three quarters."""
 VIOLATIONS_MAX = 5
 STATES, ENDS, VIOLATIONS, LONGEST, STOPPED = range(5)
 
@@ -36,7 +36,7 @@ class Found:
         ends: of those, how many had come to their end.
         longest: most choices on the way to one.
         complete: every choice was taken; False: the search met its limit.
-        violations: each with the choices that led to it.
+        violations: each with the choices that led there.
     """
 
     states: int
@@ -153,9 +153,9 @@ class Search:
         return bool(self.counts[STOPPED]) or self.counts[VIOLATIONS] >= VIOLATIONS_MAX
 
     def _new(self, world: SmallWorld) -> bool:
-        """Notes this world; False: it was seen before."""
+        """Notes this world; False: seen before."""
         digest = world.digest()
-        if self.depth:  # the depth left to explore is part of it
+        if self.depth:  # the depth left to explore is part of the key
             digest = bytes(a ^ b for a, b in zip(digest, len(world.chosen).to_bytes(8, "big"), strict=True))
         value = np.uint64(int.from_bytes(digest, "big") or 1)
         place = int(value) % PLACES

@@ -20,7 +20,7 @@ from seqcast.sim.wire import CONTROL, REPAIRED, kind
 from seqcast.sim.world import first
 
 SETTLED_NS = 300 * MS
-"""A world in which nothing has been on its way for this long, and that is as it should be, has come to its end."""
+"""A world in which nothing has been on its way for this long, and that is sound, has come to its end."""
 LIMIT_NS = 60 * SECOND
 """Virtual time within which each world must come to its end."""
 SCENES = {
@@ -164,7 +164,7 @@ class SmallWorld(Stage):
     # ---- the end
 
     def violations(self) -> list[str]:
-        """Lets the world run to its end without faults, with a last message of each member, and judges it."""
+        """Lets the world run to its end without faults, with a last message of each member, and judges the outcome."""
         self.open, self.losses, self.crashes = False, 0, 0
         for node in self.nodes:
             if node.alive and not node.record.leaving:
@@ -182,7 +182,7 @@ class SmallWorld(Stage):
     # ---- the scenes
 
     def begin(self) -> None:
-        """The group as it is before the event, and the event. From here on frames arrive as they are chosen."""
+        """The group before the event, and the event. From here on frames arrive as chosen."""
         getattr(self, "_begin_" + self.scene.replace("-", "_"))()
         self.still_ns = self.clock.now
 

@@ -78,7 +78,7 @@ static uint32_t rank_of(const world *w, uint64_t id) {
     return rank;
 }
 
-/* The seqno that follows in a stream, or another: with a gap before it, or once more. Sets the fields that all streams
+/* The seqno that follows in a stream, or another: after a gap, or once more. Sets the fields that all streams
  * have. */
 static uint64_t next_seqno(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t stream, uint32_t special) {
     uint64_t seqno = w->next[stream][sender];
@@ -171,7 +171,7 @@ static size_t next_grant(world *w, uint8_t *p, uint64_t sender, uint64_t more) {
     return repair(w, p, SC_GRANT_LEN, sender);
 }
 
-/* With which id the view begins; that it knows; that it has the last packet. */
+/* With which id the view begins; that the sender knows; that the sender has the last packet. */
 static size_t next_total(world *w, uint8_t *p, uint64_t sender, uint32_t header) {
     uint64_t first = w->view.sequencer >= 0 ? w->view.base[w->view.sequencer] + 1 : 1;
     sc_put_type(p, SC_TYPE_TOTAL);
@@ -270,7 +270,7 @@ size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
         sc_put_taken_seqno(p, how & 1 ? back : taken_of_ours(w, back));
         return repair(w, p, SC_TAKEN_LEN, sender);
-    default: /* is it there; is another */
+    default: /* is the sender alive; is another */
         sc_put_type(p, how & 1 ? SC_TYPE_PING : SC_TYPE_PONG);
         sc_put_ping_target(p, 1 + back % MEMBERS);
         sc_put_ping_origin(p, how & 2 ? sender : 1 + take(s, 1) % MEMBERS);

@@ -1,8 +1,8 @@
 /* The wire parser and the engine behind it, fed with arbitrary bytes. The input is a script: each step is an operation
  * and its arguments. Beside the sanitizers' checks, this checks that everything the engine sends is valid by the same
- * parser, and that everything it delivers is a sound Arrow array.
+ * parser, and that each batch is a sound Arrow array.
  *
- * Built by tests/fuzz/run: with libFuzzer, or with standalone.c where that is not there. */
+ * Built by tests/fuzz/run: with libFuzzer, or else with standalone.c. */
 #include "../helpers/settings.h"
 #include "world.h"
 
@@ -93,7 +93,7 @@ static void toy_random(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
 /* Both know some views, perhaps the one that the datagram names; the sealer is in one of them, or in none. */
 static void learn_views(sc_seal *one, sc_seal *other, const uint8_t *data) {
     uint64_t tags[3] = {sc_get_view_tag(data), 1 + (data[3] & 1), 3};
-    if (tags[0] > 3 && (tags[0] & 0x7fff) <= 3) tags[0] = 0; /* a number could not tell it from another one */
+    if (tags[0] > 3 && (tags[0] & 0x7fff) <= 3) tags[0] = 0; /* a number could not tell such a view from another one */
     for (int i = 0; i < 3; i++) {
         uint8_t of[SC_SEAL_SECRET] = {(uint8_t)(tags[i] + 1)};
         if (!tags[i] || !(data[5] >> i & 1)) continue;
@@ -118,7 +118,7 @@ static void refuse_spoilt(sc_seal *by, const uint8_t *q, size_t n, size_t at) {
     free(changed);
 }
 
-/* Whole, it is opened, unless its view was forgotten. */
+/* Whole, the datagram is opened, unless its view was forgotten. */
 static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size) {
     int unknown = sc_sealed_inside(q) && data[6] & 1;
     size_t n = size + SC_SEAL_ROOM;
@@ -126,18 +126,18 @@ static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size
     if (data[6] & 1) sc_seal_forget(by);
     sc_wire_result result = sc_seal_check(by, q, &n, 1, &opened);
     if (unknown && result == SC_WIRE_VIEW_UNKNOWN) return;
-    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* a datagram for one member must be sealed for it */
+    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* or not sealed for its one receiver */
     if (result == SC_WIRE_OK)
         CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
 }
 
-/* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly
+/* The input comes as a sealed datagram; and, sealed as one, comes whole, cut off and altered. In memory of exactly
  * its size. */
 static void sealed(const uint8_t *data, size_t size) {
     const sc_cipher_library toy = toy_library(toy_random);
     static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
-    /* A member seals only its own datagrams: such a one always has the stream that it is about. */
+    /* A member seals only its own datagrams: such a one always has the stream named there. */
     int names_stream =
         sc_get_type(data) == SC_TYPE_ACK || sc_get_type(data) == SC_TYPE_PROBE || sc_get_type(data) == SC_TYPE_NAK;
     if (names_stream && size < SC_NAK_LEN(0)) return;
@@ -164,7 +164,7 @@ static void sealed(const uint8_t *data, size_t size) {
     sc_seal_free(other);
 }
 
-/* A copy of exactly `n` bytes, so that the sanitizer sees a read behind its end; in a slab where `in_slab`. */
+/* A copy of exactly `n` bytes, so that the sanitizer sees a read behind its end; in a slab if `in_slab`. */
 static void receive(world *w, const uint8_t *p, size_t n, size_t segment, uint64_t from, int in_slab) {
     sc_address address = address_of(from);
     sc_slab *slab = in_slab ? sc_slab_get(sc_engine_pool(w->engine)) : NULL;
@@ -238,7 +238,7 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     m->under_way = 0;
 }
 
-/* Messages of one sender in one view come in the sequence in which it sent them, and once; and global seqnos that
+/* Messages of one sender in one view come in the sequence of their sends, and once; and global seqnos that
  * members count themselves, only upwards. */
 static void judge(world *w, const sc_batch *batch, const sc_run *run) {
     CHECK(run->sender >= 1 && run->sender <= MEMBERS);
@@ -344,7 +344,7 @@ static int close_view(world *w, uint32_t how, uint32_t more, uint64_t *cut) {
     return 0;
 }
 
-/* A view change as the core does it: gate, freeze, cut at the packets held, install. Some merge with members from
+/* A view change as in the core: gate, freeze, cut at the packets held, install. Some merge with members from
  * elsewhere. */
 static void change_view(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1), more = (uint32_t)take(s, 1), order = (uint32_t)take(s, 1);
@@ -393,11 +393,11 @@ static void look(world *w, script *s) {
     CHECK(sc_engine_blocked(w->engine) <= 1 << 16);
 }
 
-/* A datagram comes; 0 where `operation` is something else. */
+/* A datagram comes; 0 if `operation` is something else. */
 static int receive_something(world *w, script *s, uint8_t *p, uint32_t operation, uint64_t sender) {
     size_t n, segment = 0;
     switch (operation & 15) {
-    case 0: /* whatever it is */ n = take_bytes(s, p, 2048); break;
+    case 0: /* anything */ n = take_bytes(s, p, 2048); break;
     case 1: /* arbitrary behind the checks */ n = repair(w, p, take_bytes(s, p, 2048), sender); break;
     case 2: /* as a sound member would send */
         n = operation >> 6 & 1 ? next_word(w, s, p, sender) : next_packet(w, s, p, sender);
@@ -433,7 +433,7 @@ static void pass_time(world *w, script *s, int to_deadline) {
     transmit(w);
 }
 
-/* Our order policy: it is offered waiting packets, and answers, soon or late, as it likes. */
+/* Our order policy, which is offered waiting packets, and answers, soon or late, as it likes. */
 static void policy(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1);
     sc_offer offers[SC_OFFERS_MAX];

@@ -1,6 +1,6 @@
 /* Inputs of the path that opens sealed datagrams, under sanitizers: fuzz_open INPUTS [SEED] Each is a sealed datagram:
- * whole, or with lengths, headers, numbers, tags or sealers that lie, or rubbish; in memory of exactly its size. Whole
- * it is opened, to the bytes that were sealed; else it is refused. */
+ * whole, or with lengths, headers, numbers, tags or sealers that lie, or rubbish; in memory of exactly its size. A
+ * whole one is opened, to the bytes that were sealed; others are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ static inline uint64_t take(script *s, size_t bytes) { /* zeros behind the end *
     return value;
 }
 
-/* One message, or an array, that is packed in part: it goes on, or is given up. */
+/* One message, or an array, that is packed in part, and goes on or is given up. */
 typedef struct {
     int under_way, beside;
     uint64_t to, len;
@@ -70,7 +70,7 @@ typedef struct {
     places hand[IDS]; /* that we have granted to others */
     uint64_t wants[IDS]; /* number of the newest request of each */
     uint64_t want; /* number of our newest, */
-    uint32_t wanted; /* and how many places it is for */
+    uint32_t wanted; /* and for how many places */
     uint64_t batch; /* the one that our policy was offered; then the ranks of its senders */
     uint16_t offered[SC_OFFERS_MAX];
     size_t n_offered;
@@ -106,7 +106,7 @@ size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender);
 size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender);
 /* Any other datagram with small numbers. */
 size_t small_word(world *w, script *s, uint8_t *p, uint64_t sender);
-/* The next packet of `sender` on one of its streams, now and then with a gap before it. */
+/* The next packet of `sender` on one of its streams, now and then after a gap. */
 size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender);
 /* A report of `sender` on our packets, on its own, or for the order. */
 size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender);

@@ -1,7 +1,7 @@
 """VIEWs of a group with a key whose wrapped secrets lie: wraps.py [INPUTS] [SEED]
 
 The wraps are opened in Python, with real key pairs. Each input is a VIEW in the form that comes from the network, to a
-member whose view it would close, or to a joiner that it names. One thing about its wraps is wrong: their lengths,
+member whose view the frame would close, or to a named joiner. One thing about its wraps is wrong: their lengths,
 number, order, form or bytes, the key of the maker, or the cipher. The sender has the key file, or is a member and
 proves that. Each is counted, or passed over by a joiner, and dropped: no view and no secret changes.
 """

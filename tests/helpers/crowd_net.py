@@ -53,7 +53,7 @@ class CrowdNet:
 
     Attributes:
         loss: probability; may be changed at any time.
-        cut: (from, to) -> does it never arrive?
+        cut: (from, to) -> is such a datagram lost?
         members: by number, those that live.
         told: by number, the events of each member's application, in order, including members that are gone.
     """

@@ -89,7 +89,7 @@ class Handle:
         return int(TABLE.give_back(self.member, item))
 
     def until(self, kind: int, timeout_s: float = 30.0) -> Any:
-        """The next item of this kind; those before it are given back."""
+        """The next item of this kind; earlier ones are given back."""
         while True:
             code, item = self.poll(timeout_s=timeout_s)
             assert code == OK, (code, TABLE.error(self.member))

@@ -107,7 +107,7 @@ class Net:
 
     def step(self, ns: int = MS, take: bool = True) -> int:
         """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs at its own deadline, when a
-        datagram comes, and after calls of its application, and transmits if it asks to. Moves every datagram,
+        datagram comes, and after calls of its application, and transmits if asked to. Moves every datagram,
         takes all deliveries."""
         end, moved, restless = self.now + ns, 0, 0
         self.stirred.update(range(len(self.engines)))
@@ -269,7 +269,8 @@ class Traffic:
             self.sent[i].append(message)
 
     def until_crash(self, of_first: bytes = b"") -> None:
-        """A few hundred messages, each followed by one of the first member, if given; then nothing from it arrives."""
+        """A few hundred messages, each followed by one of the first member, if given; then nothing from that one
+        arrives."""
         self.net.drop = lambda src, dst, lane, datagram: self.rng.random() < 0.2
         for _ in range(self.rng.randrange(100, 300)):
             self.send(self.rng.choice([1, 2, 3]))

@@ -51,7 +51,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Row:
-    """One message as a member delivered it."""
+    """One delivered message."""
 
     sender: Member
     seqno: int

@@ -24,12 +24,12 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
 CLUSTER = "test-"
 """The prefix of the names of clusters."""
-_founded: set[str] = set()  # clusters that this process, or a script of it, has joined
+_founded: set[str] = set()  # clusters that this process, or its scripts, have joined
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Environment of a Java that runs for seconds: less compiling, and one thread for garbage collection."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
 LIMIT_S = 60.0
-"""How long a test waits for an event, a message or the end of a process: much longer than it takes on a busy machine,
+"""How long a test waits for an event, a message or the end of a process: much longer than on a busy machine,
 so that only an event that never comes fails. Tests wait for events, not for times, so the length costs nothing."""
 PATIENT = {"lease_s": LIMIT_S / 2}
 """Settings of members whose pauses must hold even if the test does not run for a while."""
@@ -43,9 +43,9 @@ def cluster() -> str:
 
 
 def join(name: str, member: str, **settings: Any) -> seqcast.Group:
-    """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails.
+    """Joins on loopback; skips the test if plain sockets have no multicast there, never because the join fails.
 
-    If this process, or a script that it started, has joined the cluster before, a group exists, so joiners wait longer
+    If this process, or one of its scripts, has joined the cluster before, a group exists, so joiners wait longer
     before they form one: on a busy machine the members may not answer within the default ``discovery_s``, and two
     groups that merge have another coordinator, and other views, than the test expects.
     """
@@ -167,7 +167,7 @@ print("joined", flush=True)
 
 
 def output(process: subprocess.Popen[str], timeout: float = LIMIT_S) -> str:
-    """The output of a script, when it has ended well."""
+    """The output of a script that has ended well."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The memory of a process, as the system shows it: the places of a secret."""
+"""The memory of a process, as shown by the system: the places of a secret."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def contents(pid: int | str = "self", flag: str = "") -> Iterator[tuple[int, int
             memory.seek(begin)
             try:
                 yield begin, end, flags, memory.read(end - begin) or b""
-            except OSError:  # another thread has freed it since, or it is a device's
+            except OSError:  # freed by another thread since, or of a device
                 continue

@@ -35,7 +35,7 @@ def late(rows_of_view: list[Row], first: int) -> list[Row]:
 
 
 def partitioned(*, again: bool = False) -> dict[Member, list[tuple[View, list[Row]]]]:
-    """A was paused: it lacks the end of the first view, has sent messages of its own meanwhile, and merges again."""
+    """A was paused, lacks the end of the first view, has sent messages of its own meanwhile, and merges again."""
     start = rows("old", 100)
     tail_b = [Row(B, 1000 + at, 0, 0, b"tail of b %d" % at) for at in range(30)]
     tail_a = [Row(A, 1000 + at, 0, 0, b"tail of a %d" % at) for at in range(20)]

@@ -1,6 +1,6 @@
 /* A transport for tests: a pipe between two members of one process. Datagrams of one, to the group or to a member, come
- * to the other. It stands beside the transports of native/io as an order of tests stands beside the others: nothing
- * there knows of it. */
+ * to the other. No file of native/io knows of this transport, just as none of native/order knows of an order
+ * of tests. */
 #pragma once
 
 #include "io/transport.h"
@@ -8,7 +8,7 @@
 static struct {
     sc_io *end[2];
     int n; /* ends that are open */
-    uint64_t runs; /* that went into it */
+    uint64_t runs; /* that went into the pipe */
 } test_pipe;
 
 static int test_pipe_open(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {

@@ -101,7 +101,7 @@ def replay(tape: Tape) -> None:
     """Gives the inputs of a tape to a new endpoint.
 
     Raises:
-        AssertionError: it does something else.
+        AssertionError: another effect comes.
     """
     answers = _Answers(tape)
     settings = _with_policies(tape.settings, lambda name: getattr(answers, name))

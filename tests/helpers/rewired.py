@@ -28,7 +28,7 @@ def rewired(machine: type[TableMachine], **functions: Callable[..., Any]) -> Tab
 
 @contextlib.contextmanager
 def replaced(machine: type[TableMachine], **functions: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts, the machine uses these functions, in its table and wherever it calls them itself."""
+    """Meanwhile the machine uses these functions, in its table and in its own calls."""
     table = rewired(machine, **functions)
     with contextlib.ExitStack() as stack:
         for name, function in functions.items():

@@ -1,6 +1,6 @@
-"""Literal readings of S4, or of the code that implements it: each must be seen to fail (requirements E-19 to E-22).
+"""Literal readings of S4, or of its code: each must be seen to fail (requirements E-19 to E-22).
 
-Each is a context manager; while it lasts the rings have that rule instead of ours.
+Each is a context manager, within which the rings have that rule instead of ours.
 """
 
 from __future__ import annotations

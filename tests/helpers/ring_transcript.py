@@ -145,7 +145,7 @@ class Play:
 
 
 def play(text: str, make: Any = Ring) -> tuple[Play, str]:
-    """Runs a transcript; returns its run, and the transcript as it came out."""
+    """Runs a transcript; returns its run, and the transcript with the new output."""
     one, blocks = Play(make), parse(text)
     for block in blocks:
         block.output = []
@@ -157,7 +157,8 @@ def play(text: str, make: Any = Ring) -> tuple[Play, str]:
 
 
 def check(name: str) -> None:
-    """Runs a transcript and compares its output with the recorded one. SEQCAST_TRANSCRIPTS=write: writes it instead."""
+    """Runs a transcript and compares its output with the recorded one. SEQCAST_TRANSCRIPTS=write: records that
+    instead."""
     path = FOLDER / f"{name}.txt"
     text = path.read_text("utf-8")
     _, played = play(text)

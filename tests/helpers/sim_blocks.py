@@ -31,7 +31,7 @@ from seqcast.types import Member, View
 
 FOUNDED_MS = 700
 PAUSE_MS = 800
-"""The longest pause, or cut: longer than it takes to exclude a member."""
+"""The longest pause, or cut: longer than the exclusion of a member takes."""
 NAMES = "abcde"
 AGAIN_MS = 100
 """Until a member that was excluded, or a process that has crashed, starts again."""
@@ -39,7 +39,7 @@ CONFIG = checked_settings("a block", Config(), {})
 
 
 class Host:
-    """A process with one block: as its ``Group`` while it is a member.
+    """A process with one block: as its ``Group`` during the membership.
 
     Args:
         town: the simulation.

@@ -1,7 +1,7 @@
 """Literal readings of the rules, each wrong in one sentence: the simulator must be seen to catch them.
 
 Each is a context manager that yields keyword arguments for ``World`` while its rule is out of force. They live here and
-not in the product: a protocol change comes with a simulated run that fails without it.
+not in the product: a protocol change comes with a simulated run that needs the change.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _NoPromise(Participant):
     def start(self, frame: Start, sender: int) -> None:
         again = frame.attempt[0] == self.promise[0] and frame.attempt != self.promise
         if again and self.context.me.id in frame.survivors:
-            self.promise = (frame.attempt[0], -1)  # so that the other initiator's START is above it
+            self.promise = (frame.attempt[0], -1)  # so that the other initiator's START is above
         super().start(frame, sender)
 
     def promise_it(self, frame: Start) -> None:
@@ -706,7 +706,7 @@ def finds(variant: str, seed: int) -> str:
         return ""
 
 
-if __name__ == "__main__":  # python tests/helpers/sim_literal.py VARIANT FIRST LAST: the storms that find it
+if __name__ == "__main__":  # python tests/helpers/sim_literal.py VARIANT FIRST LAST: the storms that find the fault
     for number in range(int(sys.argv[2]), int(sys.argv[3]) + 1):
         try:
             words = violation(sys.argv[1], number)

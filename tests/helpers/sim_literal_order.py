@@ -47,7 +47,7 @@ class _Overtaken(Engine):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.tag = 0
-        self.came: dict[int, list[int]] = {}  # member -> highest seqno that came, and the number it got here
+        self.came: dict[int, list[int]] = {}  # member -> highest seqno that came, and its number here
         self.fresh = False
 
     def install(self, **arguments: Any) -> None:
@@ -126,7 +126,7 @@ def racing_resend() -> Iterator[dict[str, Any]]:
 
 
 class _Once(Engine):
-    """A forward that reaches the new sequencer before it has the view is refused, and nobody sends it again (E-05)."""
+    """A forward that reaches the new sequencer before the view is refused, and never sent again (E-05)."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -150,7 +150,7 @@ def forward_refused() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def same_incarnation() -> Iterator[dict[str, Any]]:
-    """A process that starts again has the id that it had before, and begins with the first seqno (E-06).
+    """A process that starts again has the same id as before, and begins with the first seqno (E-06).
 
     Its application sees no difference, and continues its count. Checks that know processes, not ids, are left out.
     """
@@ -202,7 +202,7 @@ class _OwnLost(Engine):
         return [each for each in super().transmit(now_ns, all, runs_max) if not self.served(each[2])]
 
     def served(self, datagram: bytes) -> bool:
-        """It is a packet of the sequencer's own messages, sent by another member in its place."""
+        """A packet of the sequencer's own messages, sent by another member in its place."""
         own = int.from_bytes(datagram[78:80], "little") == self.sequencer
         return datagram[2] == DATA and number(datagram, 16) != self.me and own
 

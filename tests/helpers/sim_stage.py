@@ -30,7 +30,7 @@ class Stage(World):
     """A quiet group on a perfect network, whose control frames are written down."""
 
     def __init__(self, order="fifo", callbacks=None, **options):
-        """``callbacks``: name -> ms that the block callback of this member takes; None: it never returns."""
+        """``callbacks``: name -> ms that the block callback of this member takes; None: for ever."""
         options = {"jitter_ns": 0, "delay_ns": 100_000, "rate": 1, "waits": 0.0, **options}
         super().__init__(Options(seed=1, order=order, **options), self.note)
         self.lines = []

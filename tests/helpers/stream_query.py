@@ -1,4 +1,4 @@
-"""A stream of journals as Spark drives it, without Spark."""
+"""A stream of journals as under Spark, without Spark."""
 
 from __future__ import annotations
 

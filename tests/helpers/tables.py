@@ -11,7 +11,7 @@ from seqcast.blocks.batches import Batches
 
 
 class Table:
-    """A member whose state is all rows that it was delivered, in order."""
+    """A member whose state is all delivered rows, in order."""
 
     def __init__(self, name: str, who: str) -> None:
         self.rows: list[bytes] = []

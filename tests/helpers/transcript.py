@@ -12,7 +12,7 @@ each control frame that crossed the network and each view that was installed. A 
 ``leave a`` ``crash a``
 ``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and continues later
 ``suspend a for 300 ms``               a pauses the group for this long
-``send a 100 [to b]``                  a multicasts a message of this many bytes, or sends it to b alone
+``send a 100 [to b]``                  a multicasts a message of this many bytes, or sends one to b alone
 ``headers``                            datagrams of the order (total-1999, grant) are written from here on, too
 ``run until 1500 ms``
 ``partition a b | c | d``              no datagram passes between the sides
@@ -20,7 +20,7 @@ each control frame that crossed the network and each view that was installed. A 
 ``heal``                               all datagrams pass
 ``lose DONE of a [reaching b c]``      these frames of a are lost, or reach only these. A frame is named by the first
                                        words with which it is written; ``lose nothing`` ends this
-``at CUT of a [reaching b]: COMMAND``  as ``lose``, from the first such frame on; runs the command when a sends it
+``at CUT of a [reaching b]: COMMAND``  as ``lose``, from the first such frame on; runs the command when a sends one
 ``isolate a``                          no control frame from or to a arrives
 ``resend SUSPEND of a to b``           the first frame of this kind that a sent, once more
 ``fail get_state``                     the next handler that is asked for its state fails
@@ -88,7 +88,7 @@ class Play:
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
         self.operator_process: OperatorProcess | None = None
-        self.lost: list[tuple[str, str, set[str]]] = []  # first words, sender, the members that it reaches
+        self.lost: list[tuple[str, str, set[str]]] = []  # first words, sender, the members reached
         self.waiting: list[tuple[str, str, set[str], str]] = []  # the same, and the command to be run then
         self.isolated: set[str] = set()
         self.sent: list[tuple[str, Any]] = []
@@ -287,7 +287,7 @@ def play(text: str) -> tuple[Stage, str]:
 
 
 def check(name: str) -> None:
-    """Fails if the output differs from the transcript. SEQCAST_TRANSCRIPTS=write: writes it instead."""
+    """Fails if the output differs from the transcript. SEQCAST_TRANSCRIPTS=write: records that instead."""
     _, text = play(read(name))
     if os.environ.get("SEQCAST_TRANSCRIPTS") == "write":
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Attacks on groups of real members, on loopback, as scripts: each is a function that takes an ``Attacker``.
 
-Those of ``STRANGERS`` send from a socket of their own, some under the ids of members: the view must stay as it is, and
+Those of ``STRANGERS`` send from a socket of their own, some under the ids of members: the view must stay the same, and
 messages go through. Those of ``FAULTY`` send from a member's own socket, so that their datagrams are those of a member
 gone wrong: the others must go on. Nothing here leaves the loopback interface, or speaks to another group than that of
 the test.
@@ -62,7 +62,7 @@ class Attacker:
 
     @property
     def address(self) -> bytes:
-        """The attacker's own, as a JOIN would name it."""
+        """The attacker's own, as named by a JOIN."""
         host, port = self.socket.getsockname()
         return b"\4" + port.to_bytes(2, "big") + socket.inet_aton(host)
 
@@ -104,7 +104,7 @@ class Attacker:
         self._to_all(datagram, PORT)
 
     def _to_all(self, datagram: bytes, port: int) -> None:
-        """By multicast, or to each member, where they use none."""
+        """By multicast, or to each member if they use none."""
         if self.groups[0]._runner.endpoint.context.settings.unicast:
             for group in self.groups:
                 host, _, own = describe_address(group.member.address).rpartition(":")
@@ -491,7 +491,7 @@ def a_flood_of_joiners(a: Attacker) -> None:
         a.say(_join(a, 0xBAD000 + number, f"x{number}", a.address), 0xBAD000 + number)
     time.sleep(0.5)
     assert all(len(group.view.members) <= 4 for group in a.groups), "one socket counts as many members"
-    a.notes["joined"] = True  # one of them, until it is suspected: who speaks the protocol may join
+    a.notes["joined"] = True  # one of them, until suspected: any process that speaks the protocol may join
 
 
 # ---- packets under a member's id -------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def packets_that_say_all_is_stable(a: Attacker) -> None:
 
 @stranger
 def acks_of_what_nobody_has(a: Attacker) -> None:
-    """Packets that all have acknowledged are purged: a member that lacks one would lack it for ever."""
+    """Packets that all have acknowledged are purged: a member that lacks one would do so for ever."""
     for _ in range(20):
         for owner in range(3):
             seqno = a.next(owner) + 2

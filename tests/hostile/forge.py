@@ -55,7 +55,7 @@ def member_tag(head: bytes, body: bytes, count: bytes, tag: int, secret: bytes) 
     that, too.
 
     Args:
-        head: the header as it is sent.
+        head: the header as sent.
         count: the number at the end.
     """
     digest = hashlib.blake2b(body, digest_size=32, key=head + bytes(8), person=b"seqcast body").digest()
@@ -66,7 +66,7 @@ def member_tag(head: bytes, body: bytes, count: bytes, tag: int, secret: bytes) 
 def sealed_outside(
     datagram: bytes, number: int, mark: int = 20, views: Sequence[tuple[int, bytes]] = (), tags: bytes = b""
 ) -> bytes:
-    """A datagram as one seals it who has the key file of a simulated group, whatever it is.
+    """Any datagram, as sealed by a holder of the key file of a simulated group.
 
     Args:
         views: tag and secret of those that the sealer has, too: at most two.
@@ -90,10 +90,10 @@ def sealed_inside(
     datagram: bytes, number: int, tag: int, secret: bytes, target: int = 0, cipher: Cipher = _simulated,
     key_bytes: int = 16,
 ) -> bytes:  # fmt: skip
-    """A datagram as one seals it who has the secret of the view with this tag, whatever view the datagram names.
+    """A datagram as sealed by a holder of the secret of the view with this tag, whatever view the datagram names.
 
     Args:
-        target: the only member that can open it; 0: all can.
+        target: the only member that can open the datagram; 0: all can.
         cipher, key_bytes: of the view.
     """
     key = hashlib.blake2b(
@@ -222,13 +222,13 @@ class Forger:
 
 @dataclass(frozen=True)
 class Known:
-    """An outsider's knowledge of a group: all of it was multicast.
+    """An outsider's knowledge of a group, all from multicasts.
 
     Args:
-        view: the id of the present view; ``closed``: of the one before, if it is known.
+        view: the id of the present view; ``closed``: of the one before, if known.
         infos: its members, by rank.
         cluster, order: of the group.
-        entered: the VIEW that began it.
+        entered: the VIEW that began the present one.
     """
 
     infos: tuple[MemberInfo, ...]
@@ -421,7 +421,7 @@ class Drawer:
         return tuple(self.rng.choice((*known, b"\x7f\x00\x00\x01\x00\x09")) for _ in range(self.rng.randrange(4)))
 
     def _by_schema(self, schema: Any) -> Any:
-        """For a field known by its schema alone: the simple values that it takes."""
+        """For a field known by its schema alone: its simple values."""
         from seqcast.errors import RemoteProtocolError
 
         values = [0, 1, 2, self.count(), self.seqno(), f"{self.own:x}", "", "x", True, None, [], "name", [0, 0]]

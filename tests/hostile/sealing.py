@@ -1,4 +1,4 @@
-"""Attacks on a group with a key, by somebody who is in no view of it."""
+"""Attacks on a group with a key, by somebody in none of its views."""
 
 from __future__ import annotations
 

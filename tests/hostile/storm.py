@@ -1,11 +1,12 @@
-"""A simulated network with an attacker on it: forged datagrams of every kind, at moments drawn from the seed.
+"""A simulated network with an attacker: forged datagrams of every kind, at moments drawn from the seed.
 
 The attacker's powers (``Storm.who``):
 
-``stranger``  sends from its own address, under ids that are in no view; it hears multicasts, and joins halves.
+``stranger``  sends from its own address, under ids that are in no view; hears multicasts, and joins halves.
 ``impostor``  the same, under the ids of members: whoever can send datagrams to the group at all.
 ``faulty``    from the address of a member, under its id: a member gone wrong, or somebody who forges addresses. Without
-              a key nobody can tell its messages from true ones, so it sends everything but those, and no VIEW.
+              a key nobody can tell its messages from true ones, so the attacker sends everything but those, and no
+              VIEW.
 
 After the attack the group must be as if nothing had been: one view, everything delivered, nothing that nobody sent.
 """
@@ -64,7 +65,7 @@ class Evil:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.heard = 0  # bytes that were sent to it
+        self.heard = 0  # bytes sent to the attacker
 
     def __str__(self) -> str:
         return "the attacker"
@@ -83,7 +84,7 @@ class Storm(World):
 
     Args:
         who: see above.
-        packets: datagrams that it sends in the run, each to all members or to one.
+        packets: its datagrams in the run, each to all members or to one.
     """
 
     def rest(self) -> list[str]:
@@ -198,7 +199,7 @@ class Storm(World):
         if self.who != "faulty":
             kinds += ["data"] * 3 + ["unicast", "forward", "state", "record", "want"]
         kind = rng.choice(kinds)
-        if self.who == "stranger":  # under its own id it may be in the view by now: whoever speaks the protocol joins
+        if self.who == "stranger":  # its own id may be that of a member by now, as any process may join
             sender = rng.getrandbits(62) | 1
         stream = rng.randrange(4)
         match kind:

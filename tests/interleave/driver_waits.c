@@ -1,6 +1,6 @@
 /* Who must be woken: two members, whose threads run in an order that a seed draws (world.c), and after each step that
  * leaves no thread able to run a look at each thread's condition. A wait whose condition holds by then has missed its
- * wake-up: that a timer would end it later makes it slow instead of endless, and counts as missed, too.
+ * wake-up: a timer that would end the wait later makes it slow instead of endless, and counts as missed, too.
  *
  * driver_waits SEED COUNT         built and run by tests/interleave/run */
 #include <poll.h>
@@ -102,7 +102,7 @@ static int waits_for_role(const sc_driver *d, const thread *t) {
 
 static uint64_t woken, for_nothing; /* callers, in all schedules */
 
-/* A caller without the role is woken to take it, or for its own condition. */
+/* A caller without the role is woken for the role, or for its own condition. */
 void world_woken(const thread *t) {
     if (!t->want) return;
     const sc_driver *d = &((member *)t->arg)->driver;
@@ -114,7 +114,7 @@ void world_woken(const thread *t) {
 static void look_at_caller(const member *m, const thread *t, int i, int64_t next) {
     const sc_driver *d = &m->driver;
     int64_t bound =
-        sc_engine_unsent(m->engine) ? STANDBY_NS : DELAY_NS; /* of own packets it is told when they are sent */
+        sc_engine_unsent(m->engine) ? STANDBY_NS : DELAY_NS; /* of own packets its thread is told at their send */
     int polls = d->role.holder == SC_ROLE_IO && m->io->state == WORLD_POLL; /* and is not kicked */
     int free = polls || d->role.holder == SC_ROLE_FREE, loops = t->n_fds == 1 && !world_readable(t->fds[0].fd);
     int there = d->stop || (d->role.loop && polls) || sc_engine_deliverable(m->engine);
@@ -198,7 +198,7 @@ int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) 
     return notes_want(__real_sc_role_rounds, d, want, mark, until);
 }
 
-/* The delayed ack of taken messages is told to nobody: its sender probes if it is late, and to wake the I/O thread for
+/* The delayed ack of taken messages is told to nobody: its sender probes after a delay, and to wake the I/O thread for
  * each message that an event loop takes would cost more. */
 int __real_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
@@ -269,7 +269,7 @@ static void expect(uint64_t to, uint64_t n) {
     for (int i = 0; i < MEMBERS; i++) members[i].expected += !to || to == members[i].id ? n : 0;
 }
 
-/* As a program in Python does: it tries first, and comes back to the driver a little later. */
+/* As a program in Python, which tries first, and comes back to the driver a little later. */
 static int try_first(member *m, sc_sending *s) {
     int64_t now = sc_now();
     sc_mutex_lock(&m->lock);
@@ -491,7 +491,7 @@ static void script(thread *t) {
         int64_t stops = world_time();
         sc_driver_stop(&members[i].driver);
         if (world_draw(2)) sc_driver_close(&members[i].driver);
-        if (!world_draw(8)) world_sleep(900000000); /* the other one suspects it */
+        if (!world_draw(8)) world_sleep(900000000); /* the other one suspects this one */
         while (members[i].left) {
             if (world_time() - stops > 1000000000) world_fail("member %d has stopped, but not all its threads", i + 1);
             world_sleep(300000);

@@ -1,8 +1,8 @@
 /* A world in one real thread. Its threads are coroutines, of which one runs until a point of the port layer
  * (seam/io/port.h), and there the seed draws which one goes on. So the same seed makes the same run. The time passes a
- * little at each point; when no thread can run it moves to the next timer or datagram, and before that the scenario
- * looks whether a wake-up is missing. The calls of native/io/poll.c come here by the linker's --wrap; of the sockets
- * only those that the driver calls are here. */
+ * little at each point; when no thread can run, the time moves to the next timer or datagram, and before that the
+ * scenario looks whether a wake-up is missing. The calls of native/io/poll.c come here by the linker's --wrap; of the
+ * sockets only those that the driver calls are here. */
 #include "world.h"
 
 #include <poll.h>
@@ -39,7 +39,7 @@ typedef struct {
 static struct {
     uint64_t seed, random;
     int64_t now;
-    uint64_t briefly; /* one in so many times that it takes the core it keeps it for up to 6 ms, else for 100 us */
+    uint64_t briefly; /* a process that takes the core keeps it for up to 6 ms, one in so many times, else for 100 us */
     uint64_t points, switches, offs,
         losses; /* one in so many: points that switch, and that take the core; datagrams lost */
     uint64_t slow; /* one in so many runs takes the kernel up to 3 ms to send */

@@ -9,7 +9,7 @@ typedef struct thread thread;
 struct thread {
     const char *name;
     int state;
-    const void *on; /* the mutex or condition that it waits for */
+    const void *on; /* the awaited mutex or condition */
     int64_t until;
     int off; /* another process has its core */
     const struct pollfd *fds;

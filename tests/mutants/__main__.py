@@ -5,7 +5,7 @@ PYTHONPATH=tests:tests/helpers python -m mutants [OPTIONS]
 python -m mutants                  all breaks, 40 minutes on two cores; docs/mutants.md has the result
 python -m mutants --new            those that docs/mutants.md says nothing of: an interrupted run goes on
 python -m mutants --match lease    those whose name has this word
-python -m mutants --tenth 3        every tenth one, from the third on; docs/mutants.md stays as it is. CI takes each day
+python -m mutants --tenth 3        every tenth one, from the third on; docs/mutants.md is not written. CI takes each day
                                    the next tenth
 
 python -m mutants --power          breaks that default seeds find by themselves (--seeds 50: only the first;
@@ -64,7 +64,7 @@ def stale(each: Break) -> str:
 
 @functools.cache
 def fails_anyway(*command: str) -> bool:
-    """Does this fail without any break, too? Then it catches nothing."""
+    """Does this test fail without any break, too? Then no break counts as caught."""
     status, _ = python(ROOT, dict(os.environ, PYTHONPATH=str(ROOT / "src")), *command, cpu_s=TESTS_CPU_S)
     if status:
         print(f"FAILS WITHOUT A BREAK: {' '.join(command)}", flush=True)
@@ -132,7 +132,7 @@ def again(copy: Copy, known: str) -> str:
     named = page.command(known)
     if named.startswith("sim "):
         status, output = run(copy, "-m", "seqcast", *named.split(), cpu_s=SEEDS_CPU_S)
-        caught = status < 0 or (status and "\nFAILED: " in f"\n{output}")  # else by_seeds says why it ends so
+        caught = status < 0 or (status and "\nFAILED: " in f"\n{output}")  # else by_seeds says the reason
         return known if caught and not fails_anyway("-m", "seqcast", *named.split()) else ""
     try:
         return by_tests(copy, *([named] if "::" in named else named.split()))
@@ -180,7 +180,7 @@ def power(chosen: Sequence[Break], jobs: int, seeds: range) -> int:
 def beside(
     chosen: Sequence[Break], jobs: int, seeds: range, rows: dict[str, str]
 ) -> Iterator[tuple[Break, str, str, float]]:
-    """The verdict on each break, or why there is none, and the seconds it took; this many are tried beside each other,
+    """The verdict on each break, or why there is none, and the seconds; this many are tried beside each other,
     each in a copy of its own."""
     copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 

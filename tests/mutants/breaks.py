@@ -1,7 +1,7 @@
 """The breaks: each a wrong rule that somebody could have written, as a replacement of text.
 
-A break whose text is not there exactly once is an error: it has to be written anew when the code changes. Where two
-lines keep one rule, the break takes both.
+A break whose text is not there exactly once is an error: a break has to be written anew when the code changes. Where
+two lines keep one rule, the break takes both.
 """
 
 from __future__ import annotations
@@ -1557,7 +1557,7 @@ BREAKS = (
     _one("sides of a partition may have one colour", "src/seqcast/spark/audit_page.py",
          "if end >= since]", "if end >= until]",
          tests="tests/audit/test_report.py", why="seeds have no reports"),
-    # ---- what members say of themselves
+    # ---- claims of members about themselves
     _one("a view has the infos with which members joined", MACHINES + "initiator.py",
          "self.context.infos | dict(self.membership.informed()) |", "self.context.infos |",
          tests="tests/sim/test_infos.py", why="seeds that change views for ever take long"),

@@ -1,4 +1,4 @@
-"""docs/mutants.md: each break, and the test or seed that caught it when it was last tried."""
+"""docs/mutants.md: each break, and the test or seed that caught the break at the last try."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = "*nothing*"
 
 
 def read() -> dict[str, str]:
-    """By name of a break: the test or seed that caught it; "": nothing."""
+    """By name of a break: the test or seed that caught the break; "": nothing."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     rows = re.findall(r"^\| (.*?) \| (.*) \|$", text, re.M)
     return {name: "" if found == NOTHING else found for name, found in rows[1:]}

@@ -1,4 +1,4 @@
-"""The parts of the tree that a simulated run executes: the kernels of the engine, and the modules that it imports."""
+"""The parts of the tree that a simulated run executes: the kernels of the engine, and the imported modules."""
 
 from __future__ import annotations
 

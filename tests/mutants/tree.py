@@ -23,7 +23,7 @@ class NoVerdict(Exception):
 
 
 def python(folder: Path, environment: dict[str, str], *command: str, cpu_s: float) -> tuple[int, str]:
-    """(exit status, output) of Python with these arguments; a negative status: the signal that killed it. Python is
+    """(exit status, output) of Python with these arguments; a negative status: of a killing signal. Python is
     killed after this much processor time, however busy the machine is.
 
     Raises:
@@ -77,7 +77,7 @@ class Copy:
             self._write(file, text.replace(old, new))
 
     def mend(self) -> None:
-        """Undoes the break; objects built from it are built anew with the next one."""
+        """Undoes the break; its objects are built anew with the next one."""
         for file, text in self._whole.items():
             self._write(file, text)
         self._whole.clear()

@@ -72,7 +72,7 @@ def test_an_answer_goes_to_the_address_in_the_view_whoever_asked():
     sent = []
     stage.refuse = lambda source, node, frame: bool(isinstance(frame, Told) and sent.append((source, node)))
     b.endpoint.machines.asking.ask(3, 2)
-    b.endpoint.context.emitted.clear()  # so that b waits for it
+    b.endpoint.context.emitted.clear()  # so that b waits for its question
     a.step(FrameReceived(b.id, b"elsewhere", dump(Ask(a.endpoint.context.tag, 3, 2))))
     a.service()
     stage.until(1100)

@@ -519,7 +519,7 @@ def test_a_state_of_another_boundary_is_not_the_groups():
 
 def test_a_state_that_is_complete_between_ok_and_view_waits_for_the_view():
     """The OK said that c lacks the state, so the VIEW names a provider for c, which takes that one's state. The state
-    that came before has another boundary, and a merge of states would take it for that of c's part."""
+    that came before has another boundary, and a merge of states would use this one as that of c's part."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -548,7 +548,7 @@ def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up()
     stage.refuse = lambda source, node, frame: source is a and isinstance(frame, Cut)
     d.leave()
     stage.until(1006)
-    a.stall(stage.clock.now + 4 * SECOND)  # its engine continues, so nobody suspects it
+    a.stall(stage.clock.now + 4 * SECOND)  # its engine continues, so nobody suspects a
     stage.refuse = lambda source, node, frame: False
     stage.until(7000)
     assert ["b", "c"] in names(b) and ["b", "c"] in names(c) and isinstance(d.record.log[-1], Left)
@@ -633,7 +633,7 @@ def test_a_leaver_may_send_until_its_block_callback_returns_though_a_view_that_d
 
 @pytest.mark.parametrize("linger_s", [0.2, 0.7])
 def test_a_coordinator_that_leaves_serves_the_closing_view_for_as_long_as_the_setting_says(linger_s):
-    """c hears of no VIEW: a, which made the VIEW, repeats it, and goes when that time is over."""
+    """c hears of no VIEW: a, which made the VIEW, repeats that, and goes when the time is over."""
     stage = Stage(settings=(("linger_s", linger_s),))
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -671,7 +671,7 @@ def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
 def test_an_initiator_that_was_refused_tries_again_after_its_back_off(back_off_s):
     stage = Stage(settings=(("back_off_s", back_off_s),))
     a, b, _ = two_initiators(stage)
-    b.crash()  # its attempt ends with it
+    b.crash()  # and ends its attempt
     again = Edge("initiator", "BACKING_OFF", "DEADLINE")
     stage.until(1000 + round(1000 * back_off_s))
     assert Edge("initiator", "STARTING", "PROMISED") in a.endpoint.edges and again not in a.endpoint.edges
@@ -688,7 +688,7 @@ def test_those_that_were_left_out_go_on_together_and_all_merge():
         a.doubt(node.id)
     stage.until(1100)
     assert one_view(a, b) and names(a)[-1] == ["a", "b"] and len(c.endpoint.view.members) == 5
-    stage.network.heal()  # before they missed a and b: they learn it from their beacon
+    stage.network.heal()  # before they missed a and b, whose beacon tells them
     stage.until(1300)
     assert ["c", "d", "e"] in names(c) and ["c", "d", "e"] in names(e)
     stage.until(2000)
@@ -958,7 +958,7 @@ def test_beacons_of_a_primary_partition_are_made_anew_each_time():
 
 
 def test_every_counter_exists_from_the_start():
-    """Counters are read most where nothing was counted yet."""
+    """Counters are read most while nothing was counted yet."""
     counters = lone().counters
     assert counters == dict.fromkeys(COUNTERS, 0)
     with pytest.raises(KeyError):  # one that is not listed cannot count

@@ -38,7 +38,7 @@ def test_a_member_that_lost_a_heartbeat_is_pinged_and_its_answer_ends_the_doubt(
     net.run(10 * SUSPECT_MS)
     counters = net.engines[0].counters()
     assert counters["doubts"] >= 10 and counters["suspicions"] == 0
-    # It lives; but an answer by unicast does not vouch for the link by which it multicasts.
+    # The member lives; but an answer by unicast does not vouch for the link by which it multicasts.
     assert count_reports(net, 0) == {LinksChanged(): 1} and net.engines[0].links() == [(100, 101)]
 
 
@@ -84,7 +84,7 @@ def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
     net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
     net.engines[0].refused(bytes([2]), net.now)
-    net.run(HEARTBEAT_MS - 2)  # others may vouch for it
+    net.run(HEARTBEAT_MS - 2)  # others may vouch meanwhile
     assert MemberSuspected(101) not in count_reports(net, 0)
     net.run(HEARTBEAT_MS + HEARTBEAT_MS // 2 + 4)
     assert count_reports(net, 0)[MemberSuspected(101)] == 1
@@ -132,7 +132,7 @@ def test_a_member_that_slept_has_no_evidence_for_that_time():
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)
     net.now += 10 * SUSPECT_MS * MS
-    net.engines[0].tick(net.now)  # before it reads the datagrams in its sockets
+    net.engines[0].tick(net.now)  # before the datagrams in its sockets are read
     assert count_reports(net, 0) == {} and net.engines[0].counters()["late"] == 1
     net.run(2 * SUSPECT_MS)
     assert MemberSuspected(101) not in count_reports(net, 0)
@@ -223,7 +223,7 @@ def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
 
 
 def test_only_the_origin_is_answered_by_a_relay():
-    """A relay neither chains nor serves strangers: it sends at most one datagram for each one received."""
+    """A relay neither chains nor serves strangers, and sends at most one datagram for each one received."""
     net = Net(3)
     net.run(10)
     engine, a = net.engines[1], bytes([1])
@@ -311,7 +311,7 @@ def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart
             world.clock.at((1500 + 12 * i) * MS, lambda world=world, index=index: world.nodes[index].crash())
         result = world.run()
         assert not result.violations
-        # An attempt with a dead survivor would be begun again without it; there must be none.
+        # An attempt with a dead survivor would be begun again without that one; there must be none.
         attempts = max(
             entry.view_id.flush[0] for node in world.nodes for entry in node.record.log if isinstance(entry, View)
         )
@@ -404,7 +404,7 @@ def test_a_crash_is_noticed_by_its_closed_port_long_before_the_suspicion_time():
 
 @pytest.mark.long
 def test_a_busy_python_suspends_nobody_even_across_a_view_change():
-    """Its engine answers for it, in the view before and in none."""
+    """Its engine answers instead, in the view before and in none."""
     world = World(quiet(members=4, order="total", settings=(("heartbeat_s", 0.01), ("suspect_s", 0.08)), rate=20))
     world.clock.at(1500 * MS, lambda: world.nodes[2].stall(2600 * MS))
     world.clock.at(1900 * MS, world.start_node, "late")
@@ -417,7 +417,7 @@ def test_a_busy_python_suspends_nobody_even_across_a_view_change():
 @pytest.mark.long
 def test_a_member_that_is_paused_now_and_then_does_not_blame_others_for_it():
     """A machine that is short of processors: each member stops in turn, first for less than the suspicion time, then
-    for more. By then each knows that it is late itself."""
+    for more. By then each knows of its own delay."""
 
     def excluded(suspect_ns_max: int) -> int:
         settings = (("heartbeat_s", 0.01), ("suspect_s", 0.04), ("suspect_s_max", suspect_ns_max / SECOND))

@@ -130,7 +130,7 @@ def test_a_vote_for_one_that_gave_up_is_free_again_under_whichever_name_that_com
 
 
 def test_a_vote_binds_the_next_join_of_the_same_process():
-    """b votes for a, which founds a group; b gives up, and joins again. It hears c, and would found another one."""
+    """b votes for a, which founds a group; b gives up, and joins again. b hears c, and would found another one."""
     stage, (a, b) = joiners(2, 3)
     stage.until(500)
     vote = b.endpoint.vote
@@ -214,7 +214,7 @@ def test_a_running_primary_group_refuses_another_found_by_name_and_admits_one_th
 
 
 def founder_cut_off(n, found):
-    """One of n joiners begins a group, and the network cuts it off before another one is in."""
+    """One of n joiners begins a group, and the network cuts that one off before another is in."""
     stage, nodes = joiners(n, found)
     while not nodes[0].endpoint.view:
         stage.until(stage.clock.now // MS + 1)
@@ -281,7 +281,7 @@ def test_one_that_founds_nothing_does_not_count_towards_a_founding():
         (2, 2, {}, False),
     ],
 )
-def test_datagrams_that_anybody_can_send_keep_nobody_from_founding_who_hears_enough_with_the_key(
+def test_datagrams_that_anybody_can_send_keep_no_process_from_founding_that_hears_enough_with_the_key(
     odd, n, found, settings, founds
 ):
     """Three of these were enough to make all processes of a group give up, again and again. A process that hears

@@ -20,7 +20,7 @@ from seqcast.sim.options import SECOND
 
 
 def spoken(stage, name, count=1):
-    """``name`` sends to the group, and all members that are with it deliver the message."""
+    """``name`` sends to the group, and all members on its side deliver the message."""
     node = stage.node(name)
     node.record.pending += [(0, 100)] * count
     node.service()
@@ -57,7 +57,7 @@ def test_the_last_holder_of_a_history_does_not_give_way_to_a_founding(order):
 
 
 def test_a_history_of_one_member_alone_yields_to_that_of_several():
-    """d sends as soon as it is in its own group: that is a history, too, but a lesser one."""
+    """d sends at once in its own group: that is a history, too, but a lesser one."""
     stage, c = last_holder("d")
     spoken(stage, "d", 10)
     stage.network.heal()

@@ -84,7 +84,7 @@ def test_a_policy_is_told_who_joins_leaves_and_was_lost_and_who_merges():
 
 
 def preferred(change):
-    """As in docs/protocol.md: the member "big" coordinates whenever it is there."""
+    """As in docs/protocol.md: the member "big" coordinates whenever present."""
     return sorted(change.members, key=lambda member: member.name != "big")
 
 
@@ -104,7 +104,7 @@ def test_a_preferred_member_becomes_coordinator_and_sequencer_when_it_joins():
 
 
 def test_a_joiner_that_speaks_for_its_group_knows_which_messages_the_others_did_not_deliver():
-    """b continues without a's last message; c joins b and comes before it when the sides merge."""
+    """b continues without a's last message; c joins b and comes before b when the sides merge."""
     stage = Stage(policy="joiners_first")
     stage.group("a", "b")
     a, b = stage.nodes

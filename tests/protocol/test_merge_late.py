@@ -28,7 +28,7 @@ class Asked:
         self.wait(250)
 
     def refuse(self, source, node, frame):
-        """The leader is heard but hears nobody: it asks only by hand, and knows of no merge that it could end."""
+        """The leader is heard but hears nobody: the test asks in its name, and the leader has no merge to end."""
         beacon = isinstance(frame, Beacon) and (source, node) != (self.leader, self.follower)
         return beacon or isinstance(frame, MergeReady)
 

@@ -81,14 +81,14 @@ def test_three_sides_that_hear_each_other_merge_in_one_go():
 
 
 def ghosts(stage, joiner):
-    """How many ms a member was in a view with a joiner that never entered it."""
+    """How many ms a member was in a view with a joiner that never entered."""
     entered = {entry.view_id for entry in joiner.record.log if isinstance(entry, View)}
     return [entry for node in stage.nodes for entry in node.record.log
             if isinstance(entry, View) and entry.rank(joiner.id) >= 0 and entry.view_id not in entered]  # fmt: skip
 
 
 def test_a_joiner_that_two_sides_take_in_holds_up_neither():
-    """j asks while a and c hear it and not yet each other. Before, c's side had it for 400 ms and more."""
+    """j asks while a and c hear it and not yet each other. Before, c's side had j for 400 ms and more."""
     stage = halves()
     stage.refuse = lambda source, node, frame: isinstance(frame, Beacon)
     stage.network.cut.clear()
@@ -154,7 +154,7 @@ def test_members_that_get_a_processor_now_and_then_are_one_group_again_soon_afte
 
 
 def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
-    """Its deadline has passed and a repetition is due, while all that it asked are ready, and a member of its own
+    """Its deadline has passed and a repetition is due, while all asked members are ready, and a member of its own
     crashed in the same step: it continues to lead. Before, the repetition stayed due for ever."""
     stage = halves()
     context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint.machines.merger
@@ -210,7 +210,8 @@ def test_two_groups_merge_once_one_of_two_members_of_a_name_has_left(which, memb
 
 @pytest.mark.parametrize("who", [0, 1, 2])
 def test_a_member_that_starts_again_alone_merges_with_those_that_still_had_its_old_incarnation(who):
-    """All others are stopped while it is killed and founds a group; then each side meets a member of its name."""
+    """All others are stopped while one is killed, starts again and founds a group; then each side meets a member of its
+    name."""
     stage = Stage()
     stage.group("a", "b", "c")
     stage.quiet = True

@@ -38,7 +38,7 @@ class Asked:
     Args:
         machine: that asked.
         late: inputs that may still come of number n.
-        right: an input that ends n + 1, or takes it further.
+        right: an input that ends n + 1, or carries n + 1 on.
     """
 
     machine: Any
@@ -321,7 +321,7 @@ ASKING = {
     "ask", "block", "confirm", "cut", "merge_ask", "merge_go", "propose", "recall", "resume", "start", "suspend",
     "token", "unblock", "view",
 }  # fmt: skip
-"""Frames that ask something under a number, or carry it on: a member that gets one answers to that number."""
+"""Frames that ask something under a number, or carry one on: a member that gets one answers to that number."""
 ELSEWHERE = {
     "promised": "a promise that came late raises the next attempt, too",
     "told": "the questions of `seqcast probe` are not a machine: test_an_answer_to_the_question_before_is_not_shown",

@@ -45,7 +45,7 @@ def test_any_two_quorums_have_a_member_in_common_and_of_two_sides_at_most_one_is
         if is_quorum(members, chosen)
     ]
     assert all(one & other for one in quorums for other in quorums)
-    assert {min(map(len, quorums))} == {(n + 1) // 2}  # exactly half is enough if it has the first member
+    assert {min(map(len, quorums))} == {(n + 1) // 2}  # exactly half is enough with the first member
     for chosen in quorums:
         assert not is_quorum(members, set(members) - chosen)
         assert is_quorum(members, chosen | {99}), "a stranger counts for nothing, and does no harm"
@@ -87,7 +87,7 @@ def test_by_an_operators_leave_a_proposal_is_repeated_only_within_reach_and_if_i
     for survivors, cut, held, repeated in [
         ((1, 2), (5, 5, 3), (5, 5, 5), True),
         ((1, 2), (5, 5, 6), (5, 5, 5), False),  # no survivor has the sixth
-        ((2, 3), (5, 5, 3), (5, 5, 5), False),  # it leaves the first one out
+        ((2, 3), (5, 5, 3), (5, 5, 5), False),  # the view leaves the first one out
     ]:
         made = proposal(survivors, cut)
         found = to_repeat({0: ok((1, 0), held), 1: ok(None, held)}, {(1, 0): made}, (1, 2), allowed)
@@ -99,7 +99,7 @@ def test_by_an_operators_leave_a_proposal_is_repeated_only_within_reach_and_if_i
 def test_for_a_proposal_that_is_repeated_all_survivors_fetch_and_only_up_to_its_cut():
     oks = {0: ok(held=(9, 2, 7)), 1: ok(held=(4, 6, 7))}
     assert fetch_up_to((6, 5, 7), oks) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1))
-    oks[2] = ok(held=(9, 6, 4))  # whether the proposal has it or not
+    oks[2] = ok(held=(9, 6, 4))  # whether the proposal has that one or not
     assert fetch_up_to((6, 5, 7), oks) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1), Fetch(2, 5, 7, 0))
 
 
@@ -126,7 +126,7 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_an_excluded_member_is_told_which_messages_the_others_did_not_deliver(order, name):
-    """The member is cut off, and sends before it notices; in "total" a is the sequencer."""
+    """The member is cut off, and sends before it hears of that; in "total" a is the sequencer."""
     stage = Stage(order, partition="primary")
     stage.group("a", "b", "c")
     node = stage.node(name)
@@ -362,7 +362,7 @@ def test_an_operators_permission_holds_for_one_side_whose_minorities_are_blocked
     stage = fallen_apart(["abc", "def", "x", "y"])
     with mock.patch.object(Operator, "choose", lambda self, member: original(self, "f")):
         OperatorProcess(stage, 0)
-        stage.refuse = lambda source, node, frame: isinstance(frame, Propose)  # it does not get further than that
+        stage.refuse = lambda source, node, frame: isinstance(frame, Propose)  # no step after that
         stage.until(3000)
     d, e, f = (stage.node(name) for name in "def")
     assert [bool(node.endpoint.context.allowed) for node in stage.nodes] == [n.name in "def" for n in stage.nodes]
@@ -433,7 +433,7 @@ def test_answers_to_another_command_or_too_many_of_them_are_not_heeded():
     for number in range(2000):
         operator.heard(dump(replace(answer, name=f"n{number}")))
     assert len(operator.answers) == 1024
-    operator.heard(dump(replace(answer, name="n0", side=Side(6, (1, 0)))))  # it is of another side by now
+    operator.heard(dump(replace(answer, name="n0", side=Side(6, (1, 0)))))  # of another side by now
     with pytest.raises(SeqcastError, match="several"):
         operator.choose()
 

@@ -42,7 +42,7 @@ def run(options, at):
     ],
 )
 def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_was_agreed_on(settings, stops):
-    """Whether it is the coordinator or another one."""
+    """The coordinator as well as another one."""
     options = replace(FAST, **settings)
     world, result = run(options, lambda world: world.nodes[stops].slow_disk(world.clock.now + 2500 * MS))
     assert not result.violations, result.violations[0]
@@ -106,8 +106,8 @@ def test_an_exclusion_while_half_of_the_members_took_nothing_is_a_violation():
 
 
 def test_an_idle_sequencer_without_its_own_messages_is_put_out_and_no_idle_member_beside_it():
-    """Its own messages counted as taken before the forwards ahead of them: it never held anybody up, and another member
-    that stopped 850 ms later was put out in its place."""
+    """Its own messages counted as taken before the forwards ahead of them: the member never held anybody up, and
+    another member that stopped 850 ms later was put out in its place."""
     world = World(Options.draw(130, family="slow"))
     result = world.run()
     assert not result.violations, result.violations[0]
@@ -163,7 +163,7 @@ ENOUGH = 10 * LOAD
 )
 def test_of_receivers_at_no_rate_a_hundredth_and_a_quarter_at_once_those_go_that_hold_the_senders(slow, order, rate):
     """``rate``: of sound members. A member at a quarter stays, also if that does not suffice for the load; then it
-    skips messages, where it can, after the others."""
+    skips messages, if allowed to, after the others."""
     rates = tuple({1: 0, 3: rate // 4, 5: rate // 100}.get(index, rate) for index in range(7))
     settings = (("slow", slow), ("slow_s", 0.8), ("window_bytes", 64 << 10))
     options = replace(FAST, members=7, order=order, rate=200, rates=rates, duration_ns=6 * SECOND, settings=settings)
@@ -196,7 +196,7 @@ def test_storms_of_slow_receivers_keep_all_guarantees_and_put_out_nobody_else():
 
 @pytest.mark.long
 def test_a_member_that_takes_nothing_skips_messages_and_stays():
-    """All that it is told to have missed, and nothing else, the others have: the checkers compare it."""
+    """The others have all messages that count as missed, and no others: the checkers compare."""
     options = replace(FAST, order="fifo", settings=(("slow", "skip"),))
     world, result = run(options, lambda world: world.nodes[2].slow_disk(world.clock.now + 2000 * MS))
     wrong = [text for text in result.violations if not text.startswith("needless: m2 is told that senders wait")]

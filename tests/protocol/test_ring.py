@@ -106,7 +106,7 @@ def tokens(source):
 
 
 def test_only_members_that_know_no_better_leader_begin_a_token():
-    """NBC-05: A knows no member before it, nor does C; B, D and E know A."""
+    """NBC-05: A knows no earlier member, nor does C; B, D and E know A."""
     assert [bool(tokens(member)) for member in MATRIX] == [True, False, True, False, False]
 
 
@@ -119,14 +119,14 @@ def test_the_view_has_the_number_and_the_leader_of_the_token_that_brought_it_abo
 
 
 def test_a_token_goes_round_to_its_source_and_ends_there():
-    """NBC-07, NBC-08: each receiver adds the members that it knows, and forwards it to the next in the ring."""
+    """NBC-07, NBC-08: each receiver adds its known members, and forwards the token to the next in the ring."""
     for generation in {token.generation for _, _, token in tokens(1)}:
         hops = [(sender, receiver) for sender, receiver, token in tokens(1) if token.generation == generation]
         assert hops == [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]
 
 
 def test_a_leader_absorbs_the_token_of_a_later_member_and_sends_its_own():
-    """NBC-09: it takes over the members, and does not pass the token on."""
+    """NBC-09: the leader takes over the members, and does not pass the token on."""
     ring, sent = alone(1, (1, 2))
     ring.receive(Token(1, 6, 3, 3, (3, 4), (3,), ()), 4, 0)
     ring.review(0)
@@ -276,7 +276,7 @@ def test_a_generation_far_above_all_others_is_refused_and_a_view_of_another_lead
 
 
 def test_a_token_without_its_source_among_its_members_is_refused():
-    """With no members, and all of them lost, none could lead it."""
+    """With no members, and all of them lost, no member could lead."""
     ring, sent = alone()
     with pytest.raises(RemoteProtocolError, match="source"):
         ring.receive(Token(1, 6, 1, 1, (), (1, 2, 3), (1, 2, 3)), 1, 0)

@@ -141,7 +141,7 @@ def test_the_rest_of_mostly_lost_files_is_not_a_majority_and_the_one_left_says_s
 
 
 def test_the_others_wait_for_the_one_whose_disk_is_lost_after_they_accepted_its_first_view_and_name_it():
-    """Alone in that view, it may have answered calls, which nobody else has on disk."""
+    """Alone in that view, the member may have answered calls, which nobody else has on disk."""
     stage, nodes = three()
     for node in nodes:
         node.crash()
@@ -176,7 +176,7 @@ def test_one_with_its_file_does_not_enter_a_group_that_others_founded_anew():
 
 
 def test_an_old_file_has_no_vote_in_a_later_view():
-    """Of four the first has lost its file, and another has an old one: what it promised since, it has forgotten."""
+    """Of four the first has lost its file, and another has an old one: its promises since are forgotten."""
     stage, (a, _, _) = three()
     olds = dict(stage.disks)
     again(stage, "d", at_ms=1000)
@@ -260,7 +260,8 @@ def test_one_that_has_entered_a_view_and_starts_again_tells_those_that_never_hea
 
 
 def test_one_that_was_left_behind_by_several_views_gives_way_to_those_that_start_again():
-    """They heard it, and so waited for its group; and it waited for them, whose votes are of a later view."""
+    """They heard the joiner, and so waited for its group, and the joiner waited for them, whose votes are of a later
+    view."""
     stage, nodes = three()
     behind, *others = nodes
     stage.network.partition({behind.index}, {node.index for node in others} | {3, 4, 5, 6})
@@ -282,7 +283,7 @@ def test_one_that_was_left_behind_by_several_views_gives_way_to_those_that_start
 
 
 def blocked_alone():
-    """a is alone in its view; b was in it, and starts again where a does not hear it."""
+    """a is alone in its view; b was in it, and starts again where a does not hear b."""
     stage, (a, b, c) = three()
     b.crash()
     c.crash()
@@ -343,7 +344,7 @@ def test_one_that_only_heard_of_a_view_has_no_vote_in_it(votes, accepted):
 
 def test_one_that_seeks_a_group_does_not_enter_a_view_of_which_somebody_who_has_left_it_tells(votes):
     """Timeline without this: c joins, and its VIEW is lost; a and b crash, start again, hear c as a joiner and begin a
-    view. One of them has told c of the last one by then: c is in it, alone."""
+    view. One of them has told c of the last one by then: c has entered, alone."""
     _, _, a, b = votes
     context, keeper = b.endpoint.context, b.endpoint.machines.keeper
     view = keeper.kept.view
@@ -456,8 +457,8 @@ FAR = -9  # before all views that the members remember
     [(False, FAR, FAR, 0), (False, -1, FAR, 1), (True, -1, FAR, 1), (True, 0, FAR, 1), (True, FAR, FAR, None)],
 )
 def test_a_group_waits_if_nobody_may_have_all_that_was_decided(lost, second, third, opens):
-    """The first member has the beginning of the view in which it was alone. One who has a later beginning has more; and
-    if the disk of the first one is gone, nobody else knows what it answered in that view."""
+    """The first member has the beginning of the view that it had alone. One who has a later beginning has more; and
+    if the disk of the first one is gone, nobody else knows of its answers in that view."""
     stage, nodes = three()
     last, order = fence(nodes[0]), names(nodes[0])[-1]
     views = stage.disks[order[0]].views
@@ -534,7 +535,7 @@ class Away(Stage):
         return [node for node in self.nodes if node.up]
 
     def settled(self):
-        """The view, once all are in it."""
+        """The view, once all are there."""
         views = {node.endpoint.view for node in self.living()}
         return next(iter(views)) if len(views) == 1 and len(self.living()) == 3 else None
 
@@ -560,7 +561,7 @@ def test_the_others_let_the_one_with_the_state_open_the_next_view_after_a_last_o
     ("number", "who"), quick([(3, "frame"), (6, "node")], range(1, 15), ["source", "node", "frame"])
 )
 def test_the_one_with_the_state_goes_on_wherever_a_frame_is_lost_or_a_member_crashes(number, who):
-    """Whoever crashes starts again a second later, with what was on its disk."""
+    """Whoever crashes starts again a second later, from its disk."""
     stage = Away()
 
     def strikes(source, node, at):
@@ -575,7 +576,7 @@ def test_the_one_with_the_state_goes_on_wherever_a_frame_is_lost_or_a_member_cra
 
 
 def test_nobody_accepts_the_view_of_the_one_with_the_state_before_the_disk_of_that_one_has_the_view():
-    """Else, if that one ends first, it has no vote in its view, and nobody else was in it."""
+    """Else, if that one ends first, its own view, where it was alone, has no vote."""
     stage, early = Away(), []
 
     def strikes(source, node, at):

@@ -1,4 +1,4 @@
-"""A process whose memory is copied while it runs, as when a virtual machine is resumed twice from one snapshot."""
+"""A process whose memory is copied in its life, as when a virtual machine is resumed twice from one snapshot."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_the_table_of_processes_in_the_documents_is_made_from_the_figures_beside
 
 
 def test_the_figures_in_the_documents_are_those_of_this_policy() -> None:
-    """docs/gossip.csv takes six minutes to make; its smallest groups show whether it still holds."""
+    """docs/gossip.csv takes six minutes to make; its smallest groups show whether the page still holds."""
     bench = bench_of("gossip_scale")
     with (ROOT / "docs" / "gossip.csv").open(newline="", encoding="utf-8") as file:
         written = [row for row in csv.DictReader(file) if row["members"] == "10"]

@@ -72,7 +72,7 @@ def test_messages_that_nobody_keeps_any_more_are_reported() -> None:
 
 
 def test_a_member_that_was_cut_off_for_long_keeps_up_again() -> None:
-    """The member gives up at once packets for which it has no room to wait, and not more slowly than the sender
+    """The member gives up at once packets for which there is no room, and not more slowly than the sender
     sends."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net = crowd(4, 0.0)
@@ -180,7 +180,7 @@ def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_messages_sent_while_a_joiner_catches_up_come_too(loss: float) -> None:
-    """The joiner has no room for a message when it comes, and only the handler still keeps that message when the joiner
+    """The joiner has no room for a message on arrival, and only the handler still keeps that message when the joiner
     gets there."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net, gossip = CrowdNet(3, loss), replace(GOSSIP, lag=400)
@@ -324,7 +324,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_one_wrong_digest_takes_no_packets_away() -> None:
-    """A member that claims that another one sent more than it did is asked for those packets; but packets that nobody
+    """A member that claims more packets of another one than were sent is asked for these; but packets that nobody
     else confirms are not reported as missed, so the sender's next messages are delivered."""
     net = crowd(5, 0.0)
     sent = talk(net, [1], 10)

@@ -383,9 +383,9 @@ def test_one_that_was_cut_off_with_its_state_does_not_give_way_to_a_group_founde
 @pytest.mark.parametrize("all_lose_power", [False, True])
 @pytest.mark.parametrize(("members", "later_ms"), first_quick([(2, 0), (3, 0), (3, 20)]))
 def test_two_empty_joiners_go_on_with_the_state_of_the_one_that_had_it(members, later_ms, all_lose_power, tmp_path):
-    """It was alone, and its power goes as they come in: at once, when these have no votes on disk, or later. Two may
-    close its view without the state, and then it has no vote in the last one, but its state is the one that all
-    take over."""
+    """One was alone, and its power goes as the others come in: at once, when these have no votes on disk, or later. Two
+    may close its view without the state, and then that one has no vote in the last one, but its state is the one that
+    all take over."""
     power = Power(1, tmp_path)
     power.start_all()
     power.use(100)

@@ -101,7 +101,7 @@ def test_without_the_entries_of_gossips_for_a_stream_its_sender_has_no_credit():
 
 
 def test_a_joiner_with_another_reliability_is_refused():
-    """It would wait for acknowledgements that nobody sends."""
+    """Such a wait would be for acknowledgements that nobody sends."""
     stage = Stage(reliability=GOSSIP)
     stage.group("a", "b")
     stage.options = replace(stage.options, reliability="nak")
@@ -128,7 +128,7 @@ def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
 
 
 def members_when_gossip_alone_tells_of_one() -> list[str]:
-    """The view of a after 600 ms in which nothing of c comes to it, nor an answer to a ping that b passed on."""
+    """The view of a after 600 ms in which nothing comes from c, nor an answer to a ping that b passed on."""
     stage = Stage(reliability=GOSSIP)
     stage.group("a", "b", "c")
     a, _, c = stage.nodes
@@ -144,7 +144,7 @@ def members_when_gossip_alone_tells_of_one() -> list[str]:
 
 
 def test_a_member_that_is_seen_in_gossips_is_not_suspected():
-    """PB-11: its gossips come by way of b, and b's say that it has seen them."""
+    """PB-11: its gossips come by way of b, and b's list c among those that have seen them."""
     assert members_when_gossip_alone_tells_of_one() == ["a", "b", "c"]
     with mock.patch("seqcast.core.gossip.policy.Alive", lambda members: Alive(())):
         assert members_when_gossip_alone_tells_of_one() == ["a", "b"]
@@ -168,7 +168,7 @@ def accepted_after_ms(members: int, messages: int) -> int:
 
 @pytest.mark.long
 def test_a_sender_has_the_room_that_the_others_do_not_use():
-    """With no more than its share it waits for credit again and again, each time for a round of the tally."""
+    """With no more than its share a sender waits for credit again and again, each time for a round of the tally."""
 
     def tight(self, frame, sender):
         said = {name: getattr(frame, name) for name in ("digest", "least", "result")}

@@ -25,7 +25,7 @@ def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who, seeds):
         result = storm.run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
         assert result.messages > 0 and storm.sent > 10
-        # More would let a stranger make the group send more to a third party than it sends itself.
+        # More would let a stranger multiply its datagrams against a third party.
         assert who != "stranger" or storm.evil.heard < storm.sent_bytes, f"seed {seed}: {storm.evil.heard} bytes heard"
         kinds |= storm.kinds
     assert {"start", "join", "beacon", "merge_ask", "heartbeat", "nak", "rubbish"} <= kinds
@@ -63,7 +63,7 @@ def test_without_the_key_an_attacker_is_nobody(who):
 
 
 class Replayer(Storm):
-    """Hears everything, and sends it again, from its own address or as if from the sender's."""
+    """Hears and repeats everything, from its own address or as if from the sender's."""
 
     def __init__(self, seed: int, **changes: object) -> None:
         super().__init__(calm(seed, keyed=True, **changes), "stranger")
@@ -129,8 +129,8 @@ def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
 
 
 class Keyholder(Storm):
-    """One that has the key file, and no identity: it says all that may be said between views, under the id of a member,
-    from its address."""
+    """A process with the key file and no identity, which says all that may be said between views, under the id of a
+    member, from its address."""
 
     def forge(self, drawer, sender, claimed, victim):
         kind, datagram = super().forge(drawer, sender, claimed, victim)
@@ -152,7 +152,7 @@ def test_one_that_has_the_key_file_and_no_identity_is_nobody_between_views_eithe
 
 
 class Excluded(Storm):
-    """A former member with its memory: it seals as its successors do, with the secret of a view that is over, and
+    """A former member with its memory, that seals as its successors do, with the secret of a view that is over, and
     names the present one."""
 
     def forge(self, drawer, sender, claimed, victim):
@@ -195,7 +195,7 @@ def test_other_orders_memberships_and_reliabilities_with_a_key_weather_such_stor
 
 
 class Ghost(Storm):
-    """A process ends in the middle of its join, and somebody who recorded the JOIN sends it again, from the same
+    """A process ends in the middle of its join, and somebody who recorded the JOIN repeats that, from the same
     address."""
 
     def __init__(self, seed: int, keyed: bool) -> None:
@@ -226,7 +226,7 @@ class Ghost(Storm):
 
 @pytest.mark.parametrize("keyed", first_quick([True, False]))
 def test_with_a_key_a_join_that_was_recorded_takes_nobody_in(keyed):
-    """Without a key it does: the view is made, and made again when nobody answers."""
+    """Without a key a recorded JOIN is enough: the view is made, and made again when nobody answers."""
     storm = Ghost(1, keyed)
     result = storm.run()
     assert storm.join and not result.violations

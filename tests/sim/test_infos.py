@@ -102,7 +102,7 @@ def test_an_info_that_nobody_heard_is_told_again():
 
 
 def test_an_info_that_a_view_lost_is_told_again():
-    """The view that is being made while the application gives the info cannot have it."""
+    """The view that is being made while the application gives the info cannot carry that."""
     world = World(quiet(members=3, order="total", rate=20, infos=1))
     world.faults.inform = lambda which, number: None
     world.plan()

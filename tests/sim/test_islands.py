@@ -78,7 +78,7 @@ def test_joiners_whose_multicasts_pass_no_more_found_a_group(members):
 
 @pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
 def test_a_joiner_that_hears_heartbeats_of_one_member_and_that_nobody_hears_is_admitted(membership):
-    """It founds no group, and beacons of the coordinator do not reach it."""
+    """The process founds no group, and hears no beacons of the coordinator."""
     world = World(quiet(members=3, transport="auto", found=2, partition="primary", membership=membership, rate=20))
     world.plan()
     world.clock.run(SECOND)

@@ -1,4 +1,4 @@
-"""Simulated groups whose members have identities: who is not on the list changes nothing, whatever else it has."""
+"""Simulated groups whose members have identities: a process not on the list changes nothing, whatever else it has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STRANGER = 5000
 
 
 class Listed(Stage):
-    """Members with identities; what they are told is kept, by name."""
+    """Members with identities; their events are kept, by name."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(keyed=True, identities=True, **options)
@@ -60,7 +60,7 @@ class Listed(Stage):
         node.service()
 
     def stranger(self, name: str, signer: SimulatedSigner | None) -> None:
-        """A process with the key: its own list, if it has any, has it."""
+        """A process with the key: its own list, if any, names that process."""
         self.named(name, self.clock.now // 10**6)
         make = self.make_endpoint
 
@@ -102,7 +102,7 @@ def test_members_with_identities_come_leave_fall_and_merge_as_others_do(partitio
 
 
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, STRANGER)], ids=["no identity", "an identity of its own"])
-def test_who_has_the_key_and_is_not_on_the_list_is_refused_by_name_and_never_stored(signer):
+def test_a_process_with_the_key_that_is_not_on_the_list_is_refused_by_name_and_never_stored(signer):
     stage = Listed()
     stage.group("a", "b")
     before = stage.views("a", "b")
@@ -127,7 +127,7 @@ def test_joiners_wait_for_no_process_that_is_not_on_the_list(signer):
 
 
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, STRANGER)], ids=["no identity", "an identity of its own"])
-def test_who_is_not_on_the_list_and_was_first_does_not_merge_with_those_who_are(signer):
+def test_a_process_not_on_the_list_that_was_first_does_not_merge_with_listed_ones(signer):
     stage = Listed()
     stage.stranger("mallory", signer)
     stage.until(1500)
@@ -205,7 +205,7 @@ def test_a_member_leaves_those_who_take_in_somebody_that_its_list_does_not_have(
 
 
 class Memory:
-    """An excluded member's old memory, and the key: it says anything, to one member."""
+    """An excluded member's old memory, and the key, with which it says anything to one member."""
 
     def __init__(self, stage: Listed, name: str) -> None:
         context = stage.node(name).endpoint.context
@@ -245,7 +245,7 @@ def durable() -> tuple[Listed, list[Process]]:
 
 
 @STRANGERS
-def test_who_is_not_on_the_list_settles_no_votes_of_members_that_start_again(stranger):
+def test_a_process_not_on_the_list_settles_no_votes_of_members_that_start_again(stranger):
     """Its VIEW closes the last view of the group, which a beacon names to all who have the key."""
     stage, nodes = durable()
     closed = nodes[0].endpoint.machines.keeper.kept.view
@@ -261,7 +261,7 @@ def test_who_is_not_on_the_list_settles_no_votes_of_members_that_start_again(str
 
 
 @STRANGERS
-def test_who_is_not_on_the_list_ends_no_join_of_a_member_that_starts_again(stranger):
+def test_a_process_not_on_the_list_ends_no_join_of_a_member_that_starts_again(stranger):
     """Its VIEW has the member, and an older number than the view that the member's file knows."""
     stage, nodes = durable()
     for node in nodes:
@@ -273,7 +273,7 @@ def test_who_is_not_on_the_list_ends_no_join_of_a_member_that_starts_again(stran
 
 
 @STRANGERS
-def test_who_is_not_on_the_list_changes_no_view_on_its_way_to_a_joiner(stranger):
+def test_a_process_not_on_the_list_changes_no_view_on_its_way_to_a_joiner(stranger):
     """With numbers of streams above the true ones, the joiner would deliver little, and its messages nowhere."""
     stage = Listed(order="sequencer")
     stage.group("a", "b")
@@ -295,8 +295,8 @@ def test_who_is_not_on_the_list_changes_no_view_on_its_way_to_a_joiner(stranger)
 
 @STRANGERS
 @pytest.mark.parametrize(("field", "value"), [("withdrawn", True), ("order", "causal"), ("tries", 7)])
-def test_who_is_not_on_the_list_says_nothing_in_the_name_of_a_joiner(stranger, field, value):
-    """It copies the joiner's signed description of itself."""
+def test_a_process_not_on_the_list_says_nothing_in_the_name_of_a_joiner(stranger, field, value):
+    """The process copies the joiner's signed description."""
     stage = Listed()
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -315,7 +315,7 @@ def test_who_is_not_on_the_list_says_nothing_in_the_name_of_a_joiner(stranger, f
 
 
 @STRANGERS
-def test_who_is_not_on_the_list_casts_no_vote_of_a_joiner(stranger):
+def test_a_process_not_on_the_list_casts_no_vote_of_a_joiner(stranger):
     """With found=2, a would found a group alone."""
     stage = Listed(found=2)
     stage.named("b", 0)
@@ -364,7 +364,7 @@ def test_an_excluded_member_forges_neither_beacons_nor_merges_nor_refusals_nor_a
     assert not other.endpoint.machines.merger.beacons.heard
     stage.until(6000)
     assert stage.views(one.name, other.name) == now
-    # The same beacon by somebody on the list is heard: the test would see it.
+    # The same beacon by somebody on the list is heard: the test would see that.
     friend = Identities(SimulatedSigner(1, 150), simulated_list(1), "sim")
     answer = replace(beacon, answers=other.endpoint.machines.challenges._numbers()[0])
     memory.says(other, beacon, sender=77, payload=friend.with_signature(77, dump(answer)))
@@ -383,7 +383,7 @@ def test_a_recorded_join_does_not_count_with_an_unsigned_number():
     lifecycle, router = c.endpoint.machines.lifecycle, acting.endpoint._router
     join = lifecycle._join(1)
     tag = acting.endpoint.context.tag
-    stolen = next(router._cookies(join, tag))  # whoever has the key can compute it
+    stolen = next(router._cookies(join, tag))  # any process with the key can compute one
     signs = c.endpoint.context.identities
 
     def says(**said: object) -> None:

@@ -115,7 +115,7 @@ def falls_apart_and_heals(stage):
 
 
 def gets_a_narrow_path(stage):
-    """Which shows with packets that fill it."""
+    """Which shows with packets of full size."""
     stage.network.narrow = {(0, 2): 1372}
     a = stage.node("a")
     for ms in range(1000, 2000, 50):
@@ -145,7 +145,7 @@ def test_a_view_change_has_one_word_for_the_gravest_reason(happens, words, membe
 
 
 def test_sends_that_wait_for_long_for_a_view_change_are_told_once_with_who_is_awaited():
-    """The Python of b is busy while c leaves: its engine lives, so it is not excluded for long."""
+    """The Python of b is busy while c leaves: its engine lives, so b is not excluded for long."""
     stage = Stage()
     stage.group("a", "b", "c")
     (_, of_a), (_, of_c) = with_lines(stage, "a"), with_lines(stage, "c")
@@ -170,7 +170,7 @@ def test_a_pause_that_lasts_is_told_once_with_the_name_of_its_owner():
 
 
 def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():
-    """The leader's token goes to b, which crashes with it: c, which waits for b, hears of that from the leader."""
+    """The leader's token goes to b, which crashes then: c, which waits for b, hears of that from the leader."""
     stage = Stage(membership="token-ring")
     stage.group("a", "b", "c")
     lines = []

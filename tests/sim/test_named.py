@@ -1,4 +1,4 @@
-"""A simulated group that sends more than it can, so that its senders wait: who is named as slow."""
+"""A simulated group that sends too much, so that its senders wait: which member is named as slow."""
 
 from dataclasses import replace
 

@@ -33,7 +33,7 @@ def made(*observers, members=4, **settings):
 
 
 def names(world):
-    """Of the members of each living process's view; None: it is in none."""
+    """Of the members of each living process's view; None: of one in no view."""
     return {node.name: [member.name for member in node.view] if node.view else None for node in world.nodes if node.up}
 
 

@@ -14,7 +14,7 @@ from seqcast.sim.world import simulate
 
 @pytest.mark.parametrize(("what", "keyed"), [("hosts", False), ("hosts", True), ("ports", True)])
 def test_members_behind_a_translator_are_in_one_group_with_the_others(what, keyed):
-    """One to one each takes the address at which it is seen; anything else passes with a key and ``advertise``."""
+    """One to one each takes the address at which others see it; anything else passes with a key and ``advertise``."""
     world = World(quiet(members=4, transport="unicast", translated=what, keyed=keyed, rate=20))
     world.plan()
     world.clock.run(3 * SECOND)

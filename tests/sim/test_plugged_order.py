@@ -91,7 +91,7 @@ for seed in range(1, 4):
 
 @pytest.fixture
 def built(tmp_path):
-    """Directory of an engine with the order in it, under a number of its own."""
+    """Directory of an engine with that order, under a number of its own."""
     (tmp_path / "reversed.c").write_text(NATIVE)
     settings = os.environ | {"SEQCAST_EXTENSIONS": "engine", "CFLAGS": "-O0"}
     subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=ROOT, env=settings, check=True)

@@ -1,4 +1,4 @@
-"""Simulated groups with a key, and a replayer: it has no secret, and repeats what it has recorded."""
+"""Simulated groups with a key, and a replayer, which has no secret, and repeats recorded datagrams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDENTITIES = pytest.mark.parametrize("identities", [False, True], ids=["key", "k
 
 
 class Replayed(Stage):
-    """A stage on which a frame that a process sealed, and signed, before it ended comes again every 20 ms."""
+    """A stage on which a frame that a process sealed, and signed, before its end comes again every 20 ms."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(keyed=True, **options)
@@ -117,7 +117,7 @@ def test_a_joiner_that_is_known_from_recorded_joins_alone_is_in_no_view(identiti
 
 
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, 5000)], ids=["no identity", "not listed"])
-def test_who_has_only_the_key_cannot_answer_for_a_joiner_that_is_known_from_recorded_joins(signer):
+def test_a_process_with_only_the_key_cannot_answer_for_a_joiner_that_is_known_from_recorded_joins(signer):
     stage = Replayed(identities=True)
     stage.named("z")
     stage.until(100)

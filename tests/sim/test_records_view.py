@@ -20,6 +20,6 @@ def test_with_records_all_that_survivors_sent_is_delivered_in_its_view():
 
 
 def test_with_a_sequencer_that_falls_some_of_it_is_not(monkeypatch: pytest.MonkeyPatch):
-    """If forwards are sent again, the checker does not require it: here it does."""
+    """If forwards are sent again, the checker does not require this: here it does."""
     monkeypatch.setattr(type(orders.by_name("sequencer")), "resends", False)
     assert any(run("sequencer", seed) for seed in range(1, 5))

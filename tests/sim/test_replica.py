@@ -104,7 +104,7 @@ def run(seed: int, **options) -> list[Replica]:
     rest = set(range(5)) - alone
     begin, end = rng.randrange(1100, 1500), rng.randrange(2600, 3500)
     stage.clock.at(begin * MS, stage.network.partition, alone, rest)
-    stage.clock.at(begin * MS, stage.nodes[0].pause, end * MS)  # so that it learns of the others last
+    stage.clock.at(begin * MS, stage.nodes[0].pause, end * MS)  # so that this one learns of the others last
     for at in range(20):
         stage.clock.at(end * MS + at * MS // 10, replicas[0].read)
     stage.clock.at((end + rng.choice((-200, 300))) * MS, stage.network.heal)

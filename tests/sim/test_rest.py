@@ -1,4 +1,4 @@
-"""The simulator's verdict on a group at rest, and on single messages in it."""
+"""The simulator's verdict on a group at rest, and on single messages in such a group."""
 
 import pytest
 from halves import first_quick

@@ -1,4 +1,4 @@
-"""Simulated groups with a key: who is not in a view cannot read it, and the checkers see it if somebody can."""
+"""Simulated groups with a key: only the members of a view can read its messages, or the checkers say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links with queues before them, which a group that sends as much as it may would fill, and overflow; streams of others
+"""Links with queues before them, which a group that sends all it may would fill, and overflow; streams of others
 share some."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Shared:
     Args:
         senders: how many.
         link: bytes per second from each member to each other; with ``uplinks``, from each to all others together.
-        queue: packets that wait before it.
+        queue: packets that wait before the link.
         trip_ns: of a round trip.
     """
 

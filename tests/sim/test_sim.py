@@ -117,7 +117,7 @@ LIKELY = {
     "done_forgotten": 7, "hearsay": 13, "no_promise": 9, "not_still": 46, "order_not_levelled": 8, "own_lost": 6,
     "own_receipt": 8, "pause_done_over": 7, "unilateral": 5,
 }  # fmt: skip
-"""Storms that found it last time, if not the first few, and are tried first."""
+"""Storms that found the fault last time, if not the first few, and are tried first."""
 SOON = ("bump_of_joiner", "late_gate", "newer_first", "no_freeze", "no_quorum", "policy_unchecked", "queue_forgotten")
 """Readings that storms find soon."""
 
@@ -264,7 +264,7 @@ def test_a_member_that_crashed_could_not_be_told_which_of_its_messages_were_neve
     sender.up = False
     assert "FIFO" in fault.found()
     del sender.log[view + 1 :]
-    assert "FIFO" in fault.found()  # it stands in the middle of a view
+    assert "FIFO" in fault.found()  # the message stands in the middle of a view
     for at, each in enumerate(fault.log[:place]):
         if isinstance(each, Delivered):
             fault.log[at] = replace(each, tag=lost.tag - 1)
@@ -462,7 +462,7 @@ def test_a_view_that_is_proposed_again_is_known_as_such():
     a, b, c = stage.nodes
     stage.refuse = lambda source, node, frame: isinstance(frame, (NewView, Done))
     a.doubt(c.id)
-    stage.until(1020)  # a and b have accepted it
+    stage.until(1020)  # a and b have accepted the view
     a.crash()
     stage.refuse = lambda source, node, frame: False
     stage.until(3000)

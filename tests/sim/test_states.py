@@ -88,7 +88,7 @@ def test_a_member_keeps_its_own_state_if_those_that_had_the_other_one_crash_befo
     [(True, "no member that has the state is left"), (False, "no member of the group was joined with a state handler")],
 )
 def test_a_joiner_is_told_whether_the_group_had_a_state(state, words):
-    """The view that admits it names only those that stay; the last that had the state leaves with it."""
+    """The view that admits the joiner names only members that stay; the last one with the state leaves."""
     stage = Stage()
     for name, has, at_ms in (("a", state, 0), ("b", False, 300), ("c", True, 2000)):
         stage.options = replace(stage.options, state=has)

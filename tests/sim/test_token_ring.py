@@ -30,7 +30,7 @@ def test_all_guarantees_hold_in_many_seeds():
 
 @pytest.mark.parametrize("membership", ["coordinated", RING])
 def test_a_joiner_that_only_one_member_hears_is_taken_in_if_a_token_names_the_joiner(membership):
-    """NBC-04, NBC-14: the coordinator alone cannot know of it."""
+    """NBC-04, NBC-14: the coordinator alone cannot know of that member."""
     stage = Stage(membership=membership)
     stage.group("a", "b", "c")
     stage.refuse = lambda source, node, frame: isinstance(frame, Join) and str(node) != "c"
@@ -73,7 +73,7 @@ def test_one_round_of_the_token_makes_one_view_of_several_joiners():
 
 @pytest.mark.parametrize("membership", ["coordinated", RING])
 def test_a_member_whose_leave_the_coordinator_does_not_hear_leaves_all_the_same(membership):
-    """NBC-07, NBC-14: the leaver calls the coordinator by a token, and says that it leaves when it agrees."""
+    """NBC-07, NBC-14: the leaver calls the coordinator by a token, and announces its leave when it agrees."""
     stage = Stage(membership=membership)
     stage.group("a", "b", "c")
     a, _, c = stage.nodes

@@ -57,7 +57,7 @@ def test_messages_go_both_ways_in_order():
 
 
 def test_a_message_to_itself_wakes_a_member_that_waits():
-    """It is not transmitted, and nothing else comes where a member is alone and its heartbeats are rare."""
+    """A lone member transmits nothing, and its heartbeats are rare: nothing else comes."""
 
     async def main():
         async with seqcast.aio.join(cluster(), name="a", interface=LOOPBACK, heartbeat_s=60) as a:
@@ -115,7 +115,7 @@ def test_a_reader_ends_when_another_thread_leaves_before_the_loop_looks():
                 return [message async for message in group]
 
             reading = asyncio.create_task(read())
-            await asyncio.sleep(0.05)  # it waits now
+            await asyncio.sleep(0.05)  # now the send waits
             leaving = threading.Thread(target=group.sync.leave)
             leaving.start()
             leaving.join()  # the loop does not run meanwhile
@@ -271,7 +271,7 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
             begun = turns
             while turns < begun + 20:
                 await asyncio.sleep(0.001)
-            assert not sending.done()  # nobody takes it
+            assert not sending.done()  # nobody takes the message
             behind = asyncio.create_task(a.send(b"behind it"))
             assert len((await b.recv(LIMIT_S)).payload) == 20_000_000
             assert (await b.recv(LIMIT_S)).payload == b"behind it"
@@ -284,7 +284,7 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_the_loop_goes_on_while_a_large_message_waits_to_be_ordered():
-    """The whole message has credit, but is not kept until it is ordered: its send waits."""
+    """The whole message has credit, but is not kept until ordered: its send waits."""
     name = cluster()
 
     async def main():
@@ -418,7 +418,7 @@ def test_a_timeout_counts_all_messages_of_the_call_and_bounds_the_wait_for_a_tur
                 await a.send_many(messages, timeout=0.3)
             sent = raised.value.sent
             assert f"({sent} messages" in str(raised.value)
-            waiting = asyncio.create_task(a.send(bytes(30_000_000)))  # nobody takes it
+            waiting = asyncio.create_task(a.send(bytes(30_000_000)))  # nobody takes messages
             await asyncio.sleep(0.05)
             began = time.monotonic()
             with pytest.raises(seqcast.SendTimeout) as raised:
@@ -479,7 +479,7 @@ def test_a_join_that_is_cancelled_leaves_the_group():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(delay):
                         joined = await seqcast.aio.join(name, name=f"b{delay}", interface=LOOPBACK)
-                        await joined.leave()  # it was quicker
+                        await joined.leave()  # the join was quicker
             while any(thread.name in ("seqcast-aio", "seqcast-leave") for thread in threading.enumerate()):
                 await asyncio.sleep(0.01)  # they join, and leave
             assert [group.member.name for group in seqcast.api.group._open.values() if group.cluster == name] == ["a"]
@@ -499,7 +499,7 @@ def test_the_module_exists_after_import_seqcast():
 def test_the_asyncio_group_has_the_members_of_the_group_class():
     special = {"__iter__": "__aiter__", "__enter__": "__aenter__", "__exit__": "__aexit__"}
     public = {name for name in dir(seqcast.Group) if not name.startswith("_")} | special.keys()
-    for cls in seqcast.Group.__mro__:  # it is put together from several classes
+    for cls in seqcast.Group.__mro__:  # a group is put together from several classes
         public |= {name for name in vars(cls).get("__annotations__", {}) if not name.startswith("_")}
     assert public >= {"cluster", "view", "send", "recv", "next_event", "suspended", "wait_consumed", "leave"}
     for name in sorted(public):
@@ -639,7 +639,7 @@ def test_a_send_that_is_cancelled_before_it_began_is_not_made():
 def test_a_send_that_waits_for_credit_can_be_cancelled():
     async def main():
         async with two(order="fifo", deliver_own=False) as (a, b):
-            large = asyncio.create_task(a.send(bytes(20_000_000)))  # more than the window: waits until it is received
+            large = asyncio.create_task(a.send(bytes(20_000_000)))  # more than the window: waits for the receiver
             behind = asyncio.create_task(a.send(b"behind it"))
             while not a._waiting_sends == 2:
                 await asyncio.sleep(0)

@@ -101,7 +101,7 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
     assert "1 more must start" in alone and "firewalls" in alone
     two = [script(FOUND, name, member, LOOPBACK, "2", str(LIMIT_S), stdin=subprocess.PIPE) for member in "bc"]
     assert {process.stdout.readline().split()[0] for process in two} == {"joined"}
-    with join(name, "d", found=3) as group:  # sides that merge admit it
+    with join(name, "d", found=3) as group:  # sides that merge admit the process
         assert {member.name for member in group.view.members} == {"b", "c", "d"}
         for process in two:
             process.communicate("\n", timeout=LIMIT_S)
@@ -120,7 +120,7 @@ def test_a_misspelt_name_on_the_address_of_another_group_is_told(caplog):
 
 
 def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
-    """It founded a group while it was cut off, and gave way to the running one when they met."""
+    """Cut off, the process founded a group, which gave way to the running one when they met."""
     reason = "another group of this cluster is larger: join again"
     cut_off = Standing(Member("c", 1, b""), None)
     cut_off.take(ExcludedBy(None, reason))

@@ -56,7 +56,7 @@ def test_writers_that_are_killed_in_the_middle_and_joiners_there_deliver_each_ro
         receivers = [receiver("a"), receiver("b")]
         first = 0
         for kill, last in enumerate((3, 7)):
-            # A driver that is started again repeats the batch before, of which it does not know whether it was sent.
+            # A driver that is started again repeats the batch before, which may or may not have been sent.
             begin = max(0, first - 1)
             writer = script(WRITER, name, LOOPBACK, str(begin), str(last), str(last), str(kill))
             assert writer.stdout is not None and writer.stdout.readline() == "in the middle\n", writer.communicate()

@@ -17,7 +17,7 @@ from seqcast.net.opening import group_address, group_tag
 
 @contextlib.contextmanager
 def unharmed(groups):
-    """The view stays as it is, and messages go through."""
+    """The view stays the same, and messages go through."""
     before = groups[0].view
     yield
     for number, group in enumerate(groups):
@@ -41,7 +41,7 @@ OTHERS = {
 NEEDED = {"partition": {"found": 0}}
 """Further settings of such a joiner."""
 TRANSPORTS = ("multicast auto", "unicast auto", "auto unicast")
-"""Of the group, and of a joiner that reaches it."""
+"""Of the group, and of a joiner that the group hears."""
 
 
 SHARED = ["order", *(name for name in derive.SHARED if name not in ("transport", "cipher"))]
@@ -62,7 +62,7 @@ def test_a_joiner_with_another_value_of_a_shared_setting_is_refused_and_the_grou
     "transports", ["auto multicast", *(pytest.param(each, marks=pytest.mark.long) for each in TRANSPORTS)]
 )
 def test_a_joiner_with_another_transport_is_refused_by_each_group_that_it_reaches(transports):
-    """(One with multicast alone and one without it do not reach each other.)"""
+    """(One with multicast alone and one without do not reach each other.)"""
     ours, theirs = transports.split()
     place = {"seeds": "127.0.0.1", "port_range": 8} if "unicast" in transports else {}
     with group_of(2, transport=ours, **place) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as told:
@@ -131,7 +131,7 @@ def test_a_joiner_of_another_protocol_version_is_refused():
 
 
 class OtherWire:
-    """Somebody on the network whose datagrams have another wire version; it can do nothing but send."""
+    """Somebody on the network whose datagrams have another wire version, and that can only send."""
 
     def __init__(self, name):
         self.to = group_address(name, 4), 47310

@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 def http(port: int, data: bytes | None = None) -> str:
-    """Asks until it is answered, as a client does."""
+    """Asks until an answer comes, as a client does."""
     end = time.monotonic() + LIMIT_S
     while True:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/key", data, method="PUT" if data else "GET")
@@ -183,7 +183,7 @@ def test_late_and_slow_watchers_of_the_feed_get_snapshots_and_miss_no_change_aft
         assert len(slow.skipped) > 1 and max(slow.skipped) > 100 and slow.number > 500
         for process in processes[:2]:
             process.kill()
-        processes.append(start("publish", "e", "tea", "milk"))  # it goes on where the one before it ended
+        processes.append(start("publish", "e", "tea", "milk"))  # goes on where the one before ended
         late.follow(late.number + 500)
     finally:
         for process in processes:

@@ -100,7 +100,7 @@ def test_threads_of_several_members_hold_a_lock_one_at_a_time_with_fences_that_g
         assert locks[1].acquire(LIMIT_S) > fence
 
 
-def test_who_waits_for_a_lock_or_has_it_is_told_when_the_block_is_closed() -> None:
+def test_threads_that_wait_for_a_lock_or_have_one_are_told_when_the_block_is_closed() -> None:
     name = cluster()
     with Lock(name, name="a", **SETTINGS) as one, Lock(name, name="b", **SETTINGS) as two:
         fence, errors = one.acquire(LIMIT_S), list[seqcast.SeqcastError]()
@@ -191,7 +191,7 @@ def test_the_loop_does_not_wait_for_a_busy_machine_to_have_a_leader() -> None:
     async def main() -> None:
         async with aio.replicate(cluster(), Lock(), name="a", interface=LOOPBACK) as replica:
             fences = asyncio.Queue[int]()
-            busy = replica.sync._applying  # as while it applies a slow operation
+            busy = replica.sync._applying  # as during a slow operation
             busy.acquire()
             threading.Timer(0.5, busy.release).start()
             leader = aio.on_leader(replica, fences.put_nowait)

@@ -1,4 +1,4 @@
-"""Boards, in which members show their state in shared memory, read while it runs, hangs, and after it was killed."""
+"""Boards, in which members show their state in shared memory, read while a member runs, hangs, and after its death."""
 
 import gzip
 import json
@@ -102,7 +102,7 @@ def test_the_bench_of_boards_compares_runs_with_and_without(runtime, monkeypatch
 
     def counted(path, load, cluster):
         made.append((load.settings["board"], load.size))
-        if len(made) <= 2:  # as it is
+        if len(made) <= 2:  # unchanged
             return run(path, load, cluster)
         return {"delivered_msgs_per_s": 990.0 if load.settings["board"] else 1000.0}
 
@@ -181,7 +181,7 @@ def test_a_reader_beside_a_writer_sees_no_torn_row():
         n = 0
         while n < 50:
             board = read(made.path)
-            if board.torn:  # it was written at each of many tries
+            if board.torn:  # the board was written at each of many tries
                 continue
             n += 1
             assert len(set(board.name)) <= 1
@@ -281,7 +281,7 @@ def test_old_boards_of_processes_that_have_ended_are_removed(runtime):
 
 
 def test_a_board_without_a_text_is_known_by_the_name_of_its_file(runtime):
-    """Its process was killed before, or while, it wrote who it is."""
+    """Its process was killed before, or while, writing its own name there."""
     made = place.make("or.ders", "n.1 ü", 5)
     make_engine().use_board(made.memory)
     (board,) = boards("or.ders")

@@ -43,7 +43,7 @@ def namespaces():
 @pytest.mark.spark
 @pytest.mark.parametrize("scenario", [*DIRECTED, *map(draw, SEEDS)], ids=lambda scenario: scenario.name)
 def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
-    """A failure prints the whole story, where journals and logs are kept, and how to run it again."""
+    """A failure prints the whole story, where journals and logs are kept, and how to run the scenario again."""
     print(scenario)
     with place_for(scenario.name) as directory:
         run = completed(scenario, directory)
@@ -94,7 +94,7 @@ def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
 @pytest.mark.netns
 def test_a_group_that_cannot_recover_fails_with_the_faults(namespaces, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)
-    monkeypatch.setattr("chaos.runner.CALM_S", 60.0)  # it is not calm before both know of the split
+    monkeypatch.setattr("chaos.runner.CALM_S", 60.0)  # no calm before both know of the split
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)
     monkeypatch.setattr("chaos.runner.Network.heal", lambda self, what, pairs: None)
     with pytest.raises(Failed, match=r"one view on every live member, with none blocked .*: not within .* s; a in"):

@@ -1,4 +1,4 @@
-"""The garbage collector takes groups, engines, drivers and batches that are in cycles in whatever order it likes: an
+"""The garbage collector takes groups, engines, drivers and batches that are in cycles in any order: an
 object to which another gives something back at its end must still exist."""
 
 import pytest

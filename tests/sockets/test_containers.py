@@ -1,4 +1,4 @@
-"""The examples for Kubernetes and Compose: valid, and what they say is enough for a group without multicast."""
+"""The examples for Kubernetes and Compose: valid, and enough for a group without multicast."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = {
     ),
     "compose": (ORDERS["environment"], ORDERS["healthcheck"]["test"][1:], ORDERS["deploy"]["replicas"]),
 }
-"""By name: the environment of each process, the command that asks if it is ready, and how many there are."""
+"""By name: the environment of each process, the command that asks if the process is ready, and how many there are."""
 
 
 def test_objects_of_kubernetes_have_the_fields_of_its_schemas():

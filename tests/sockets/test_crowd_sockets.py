@@ -61,7 +61,7 @@ def test_all_members_get_each_sender_s_messages_in_order() -> None:
 
 
 def test_another_process_of_a_member_s_host_cannot_silence_it() -> None:
-    """Under its id and from its address, but not from its port, whatever it claims."""
+    """Under its id and from its address, but not from its port, whatever the datagram claims."""
     with crowd_of(3, name := cluster()) as members, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         victim, *others = members
         victim.send(b"before")
@@ -110,7 +110,7 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
         handler.send_signal(signal.SIGKILL)
         handler.wait(LIMIT_S)
         for payload in sent[200:250]:
-            one.send(payload)  # nobody stores these now: the handler gets them when it is back
+            one.send(payload)  # nobody stores these now: the handler gets them after its return
         handler = handler_of(stack)
         assert handler.stdout is not None and 200 <= int(handler.stdout.readline().split()[1]) <= 250
         for line in range(200, 250):
@@ -123,7 +123,7 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
 
 
 def test_a_joiner_gets_from_the_file_messages_of_members_that_are_gone(tmp_path: Path) -> None:
-    """PB-05: nobody has it in memory, as the handler began again with its file."""
+    """PB-05: nobody has the message in memory, as the handler began again with its file."""
     name, path = cluster(), str(tmp_path / "store")
     sent = [b"%d" % i for i in range(300)]
     with joined(name, store=path) as handler, joined(name) as sender:

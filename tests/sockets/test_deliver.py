@@ -28,7 +28,7 @@ with seqcast.join(cluster, name=name, interface=interface, safe=True, partition=
 
 @contextlib.contextmanager
 def receiving(group: seqcast.Group) -> Iterator[list[bytes]]:
-    """Another thread receives; gives the messages it took."""
+    """Another thread receives; gives the taken messages."""
     taken: list[bytes] = []
 
     def receive() -> None:

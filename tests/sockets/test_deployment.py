@@ -33,7 +33,7 @@ print(group.status, flush=True)
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     def faults(unit: str) -> list[str]:
-        """That are told of this unit, and not of those that it wants, which this machine may lack."""
+        """That are told of this unit, and not of others wanted by the unit, which this machine may lack."""
         path = tmp_path / "shop.service"
         unit = unit.replace("/srv/shop/.venv/bin/python", sys.executable).replace("/srv/shop", str(tmp_path))
         path.write_text(unit, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The digest of a member: how far it has each member's stream, beside its application's deliveries."""
+"""The digest of a member: how far that member has each stream, beside its application's deliveries."""
 
 import pytest
 from members import LIMIT_S, group_of, payloads, wait_until

@@ -1,4 +1,4 @@
-"""A group or a crowd that the program drops without leaving it leaves by itself, with a warning, like an open file."""
+"""A group or a crowd that the program drops without leaving leaves by itself, with a warning, like an open file."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ def test_a_dropped_group_of_asyncio_leaves_when_its_loop_is_gone():
     with join(name, "a") as a:
         with pytest.warns(ResourceWarning, match="member 'b'> was never left"):
             asyncio.run(asyncio.wait_for(main(), LIMIT_S))
-            # The thread on which it joined may still have it.
+            # The thread that joined may still have the group.
             wait_until(lambda: gc.collect() >= 0 and len(a.view) == 1)
 
 
@@ -108,7 +108,7 @@ del group
 
 
 def test_a_group_that_lives_until_the_process_ends_gives_no_warning():
-    """It is left then, as ever."""
+    """The group is left then, as ever."""
     text = "import sys, seqcast; group = seqcast.join(sys.argv[1], interface=sys.argv[2])"
     command = [sys.executable, "-W", "always", "-c", text, cluster(), LOOPBACK]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)

@@ -148,7 +148,7 @@ def test_messages_go_both_ways(pair):
     assert b.recv(LIMIT_S).payload == b"from c"
     b.send(b"to c")
     item = handle.until(MESSAGES)
-    assert ctypes.string_at(TABLE.next(item).contents.data, 6) == b"from c"  # its own, as `recv` would have it
+    assert ctypes.string_at(TABLE.next(item).contents.data, 6) == b"from c"  # its own, as `recv` would take one
     if item.contents.n == 1:
         handle.give_back(item)
         item = handle.until(MESSAGES)
@@ -360,7 +360,7 @@ def test_an_item_is_given_back_once_and_to_its_member(pair):
     b.send(b"x")
     item = handle.until(MESSAGES)
     assert [handle.give_back(item) for _ in range(2)] == [OK, NOT_BORROWED]
-    assert not TABLE.next(item)  # nothing of it can be read through the table
+    assert not TABLE.next(item)  # nothing of the group can be read through the table
     assert other.close() == OK
 
 
@@ -498,7 +498,7 @@ def test_an_event_in_an_item_that_was_a_batch_has_nothing_of_it(pair):
 
 def test_an_event_loop_polls_seldom_while_states_are_merged():
     class Keeper:
-        """Merges until the test says that it is over."""
+        """Merges until the test is over."""
 
         stopped = True
         over = False

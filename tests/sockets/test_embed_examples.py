@@ -36,7 +36,7 @@ def compiler() -> str:
 
 
 def build_c(folder: Path, *options: str) -> Path:
-    """Compiles counter.c and links it to this Python; skips without a shared library of Python to link to."""
+    """Compiles counter.c and links the program to this Python; skips without a shared library of Python to link to."""
     config = sysconfig.get_config_var
     library = Path(config("LIBDIR") or "", config("LDLIBRARY") or "")
     if not config("Py_ENABLE_SHARED") or not library.exists():

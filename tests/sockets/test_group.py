@@ -208,7 +208,7 @@ def test_events_give_views_and_messages_in_their_true_order():
 
 
 def test_the_newest_view_never_lags_behind_the_received_messages(monkeypatch):
-    """Even if the control thread is held up between installing the view and reporting it."""
+    """Even if the control thread is held up between installing the view and the report."""
     told, carry_out = threading.Event(), Runner._carry_out
 
     def late(runner, effect):
@@ -298,7 +298,7 @@ def test_messages_to_oneself_take_credit_like_any_stream():
             for _ in range(10_000):  # not one that is too large, but too many
                 a.send(bytes(1000), to=a.member, timeout=0.3)
         assert a.counters()["slabs_in_use"] < 40
-        b.send_many([b"%07d" % i for i in range(20_000)], timeout=LIMIT_S)  # others' messages are not held up by it
+        b.send_many([b"%07d" % i for i in range(20_000)], timeout=LIMIT_S)  # others' messages are not held up by that
         taken = list(iter(functools.partial(next_payload, a), b"%07d" % 19_999))
         taken += [message.payload for message in iter(functools.partial(a.recv, 0.5), None)]
         assert large[:7] not in {payload[:7] for payload in taken if len(payload) > 1000}, "a part was delivered"
@@ -547,7 +547,7 @@ def messages(group, n):
     while len(out) < n:
         message = group.recv(LIMIT_S)
         assert message is not None, f"{len(out)} of {n}"
-        if not message.unicast:  # the coordinator's answers, while it lived
+        if not message.unicast:  # the coordinator's answers before its crash
             out.append(message)
     return out
 
@@ -585,7 +585,7 @@ for event in group.events():
     "order", ["grant", *(pytest.param(each, marks=pytest.mark.long) for each in ("records", "sequencer", "total-1999"))]
 )
 def test_a_sequencer_in_whose_process_no_python_can_run_still_orders(order):
-    """Its main thread is in a system call and keeps the GIL; nothing but the byte that it reads there ends that."""
+    """Its main thread is in a system call and keeps the GIL; nothing but the byte to be read there ends that."""
     text = """
 import ctypes, os, time
 os.read(0, 1)
@@ -609,14 +609,14 @@ print(*(int(group.recv().payload) for _ in range(200)))
 
 
 def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinning_beyond_its_deadline():
-    """It may be ordered already, so it cannot be taken back."""
+    """The message may be ordered already, so nobody can take it back."""
     name = cluster()
     process = sequencer(name, "print(len(group.recv().payload), group.leave())")
     with join(name, "b", order="sequencer", suspect_s=600.0, congestion="off") as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(seqcast.SendTimeout):
-            b.send(bytes(size + 1), timeout=0)  # it is not begun
+            b.send(bytes(size + 1), timeout=0)  # not begun
         began, worked = time.monotonic(), time.thread_time()
         threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
         b.send(bytes(size), timeout=0.05)
@@ -627,7 +627,7 @@ def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinn
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_a_large_message_that_was_not_ordered_before_its_sender_had_left_may_be_delivered_and_its_error_says_so():
     name = cluster()
-    # Whether the sequencer learns that b's port is gone before it has read all that waits in its socket is not known.
+    # Whether the sequencer learns that b's port is gone before all that waits in its socket has been read is not known.
     text = """
 import time
 sizes = [len(group.recv().payload)]
@@ -725,7 +725,7 @@ seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2], heartbeat_s=15.0,
     with join(name, "a", heartbeat_s=15.0, suspect_s=900.0) as a:
         process = script(text, name, LOOPBACK)
         assert payloads(a, 1) == [b"last words"]
-        wait_until(lambda: len(a.view.members) == 1)  # long before it would be missed
+        wait_until(lambda: len(a.view.members) == 1)  # long before anyone would miss b
         output(process)
         assert a.counters()["control_members_lost"] == 0
 

@@ -43,7 +43,7 @@ def port_of(group):
 
 
 def call(group):
-    """A connection to a member, which when it is over keeps nobody from listening on the number of its port."""
+    """A connection to a member, whose end keeps nobody from listening on the number of its port."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.connect(("127.0.0.1", port_of(group)))
@@ -142,7 +142,7 @@ def test_a_stranger_is_closed_or_ignored_and_harms_nobody(said):
     name = cluster()
     with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
         wait_until(lambda: linked(a, b))
-        if said == b"a member's":  # it poses as b, and goes
+        if said == b"a member's":  # the caller poses as b, and goes
             said = GREETING.pack(MAGIC, group_tag(name), b.member.id)
         for _ in range(STRANGERS_MAX + 10):
             with call(a) as stranger:
@@ -218,7 +218,7 @@ time.sleep(600)
         process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             assert process.stdout.readline().strip() == "forked"
-            wait_until(lambda: a.counters()["guard_connections"] == 1)  # c counts it before it has said who it is
+            wait_until(lambda: a.counters()["guard_connections"] == 1)  # c counts the caller before its name comes
             process.kill()
             wait_until(lambda: a.counters()["guard_gone"] == 1)
             wait_until(lambda: len(a.view.members) == 1)
@@ -268,7 +268,7 @@ def test_a_member_that_finds_no_free_tcp_port_says_so_and_does_without(taken, ca
 
 
 def listen_nearby(address):
-    """Listens on the first free TCP port from that of the address on: it need not be the member's own here."""
+    """Listens on the first free TCP port from that of the address on, which need not be the member's own here."""
     host, _, port = describe_address(address).rpartition(":")
     for other in range(int(port), 65536):
         with contextlib.suppress(OSError):

@@ -54,7 +54,7 @@ def test_a_stranger_changes_nothing(name):
 
 
 @pytest.mark.parametrize("has_key", [False, True], ids=["nothing", "the key file"])
-def test_who_is_in_no_view_of_a_group_with_a_key_changes_nothing_there(tmp_path, has_key):
+def test_a_stranger_changes_nothing_in_a_group_with_a_key(tmp_path, has_key):
     """All in one group, which takes less time; the storms of the simulator send far more."""
     keys.make(path := str(tmp_path / "key"))
     with group_of(3, key=path) as groups, attacking(groups) as attacker:
@@ -89,7 +89,7 @@ def drain_n(group, n, timeout=LIMIT_S):
 
 @pytest.mark.parametrize("name", first_quick(FAULTY))
 def test_a_member_gone_wrong_stops_nobody_but_itself(name):
-    """The others are in one view in the end, with it or without it, and their messages are delivered to them."""
+    """The others are in one view in the end, with the attacker or without, and their messages are delivered to them."""
     with group_of(3, **SETTINGS[name]) as groups, attacking(groups, 2) as attacker:
         FAULTY[name](attacker)
         others = attacker.others
@@ -109,7 +109,8 @@ def test_a_member_gone_wrong_stops_nobody_but_itself(name):
 
 
 def stream(others, faulty, n=400):
-    """More than a window, so that who sends it needs credit of all others, and of the faulty member if it is back."""
+    """More than a window, so that the sender needs credit of all others, and of the faulty member if that one is
+    back."""
     message, window = bytes(60_000), others[0].counters()["window_bytes"]
     assert n * len(message) > 2 * window, f"the window is {window}"
     over = threading.Event()

@@ -133,7 +133,7 @@ def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, par
         await_(made, lambda: any("a: was excluded from the group: " in said["text"] for said in made[0].of("log")))
         lines = [said for said in made[0].of("log") if "was excluded from" in said["text"]]
         assert [(said["level"], said["text"][-8:]) for said in lines] == [("WARNING", "(SC3101)")]
-        if partition == "merge":  # else the view without it may come first, as it hears multicasts still
+        if partition == "merge":  # else the view without this member may come first, as multicasts still arrive
             assert "another address than 10.99.0.1" in made[0].of("Excluded")[0]["text"]
             assert told(made[0], "join again")
         all_together(made[1:])
@@ -213,7 +213,8 @@ def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, int
 
 @pytest.mark.parametrize("interface", ["eth0", pytest.param("", marks=[pytest.mark.long, pytest.mark.multicast])])
 def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
-    """Such an address expires within a day, and with it the membership; the kernel prefers it as a source."""
+    """Such an address expires within a day, and with that the membership; the kernel prefers such an address as a
+    source."""
     place = network[0]
     place.run("sysctl", "-qw", "net.ipv6.conf.eth0.use_tempaddr=2", "net.ipv6.conf.eth0.accept_dad=0")
     an_address_each(place, (*LASTING[:2], ("mngtmpaddr", "preferred_lft", "86400", "valid_lft", "86400")))

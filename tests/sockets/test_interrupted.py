@@ -60,7 +60,7 @@ except KeyboardInterrupt:
 
 
 def interrupted(text, what, name):
-    """The output of a process that was interrupted in its wait, and how long it took to end."""
+    """The output of a process that was interrupted in its wait, and how long its end took."""
     process = script(text, name, LOOPBACK, what)
     try:
         assert process.stdout.readline() == "waits\n"

@@ -250,7 +250,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_of_sending_and_receiving_gives_the_same_messages(way):
     with group_of(2, order="fifo", packet_bytes=1472, deliver_own=False, **WAYS[way]) as (a, b):
-        lengths = np.random.default_rng(5).integers(0, 2000, 3000)  # less than a window: nobody takes it yet
+        lengths = np.random.default_rng(5).integers(0, 2000, 3000)  # less than a window: nobody takes messages yet
         want = [bytes([i % 256]) * int(n) for i, n in enumerate(lengths)]
         a.send_many(want[:2000], timeout=LIMIT_S)
         for payload in want[2000:2100]:
@@ -373,7 +373,7 @@ def packets_of_eight_arrays():
 
 
 def test_a_rest_waits_no_longer_when_arrays_keep_coming():
-    """The first array of which something waits begins the time, however many small ones follow it."""
+    """The first array of which a part waits begins the time, however many small ones follow."""
     left, n = undisturbed(packets_of_small_arrays)
     assert 3 <= left < n / 2, (left, n)
 
@@ -418,7 +418,7 @@ def test_arrays_that_are_sent_now_and_then_leave_the_sockets_to_the_io_thread():
             a.send_batch(b"x", np.array([0, 1]), timeout=LIMIT_S)
             time.sleep(0.005)
         after = a.counters()
-        assert after["io_kicks"] - before["io_kicks"] >= 25  # each array wakes it where it waits on the sockets
+        assert after["io_kicks"] - before["io_kicks"] >= 25  # each array wakes the thread that waits on the sockets
         assert len(payloads(b, 50)) == 50
 
 

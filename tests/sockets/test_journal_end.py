@@ -140,7 +140,7 @@ def test_deliveries_can_be_received_behind_with(tmp_path: Path) -> None:
 def test_a_journal_that_lacks_the_end_of_a_stream_which_another_thread_keeps_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, required: bool
 ) -> None:
-    """As where it waits in the midst of taking something."""
+    """As while it waits in the midst of a take."""
     gate, inside = threading.Event(), threading.Event()
     settings: Any = {"journal": str(tmp_path), "journal_required": required, "leave_timeout_s": 0.3}
     group = join(cluster(), "a", **settings)

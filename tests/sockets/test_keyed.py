@@ -46,7 +46,7 @@ def other(tmp_path):
 
 
 class Wire:
-    """Somebody who hears all that is multicast to a group on loopback, and can send it again."""
+    """Somebody who hears all multicasts to a group on loopback, and can repeat them."""
 
     def __init__(self, name):
         self.to = group_address(name, 4)
@@ -219,7 +219,7 @@ def joins_not(name, **settings):
     return str(raised.value)
 
 
-def test_who_has_no_key_or_another_one_cannot_join_and_both_sides_say_where_the_others_are(key, other, caplog):
+def test_a_joiner_without_the_key_cannot_join_and_both_sides_say_where_the_others_are(key, other, caplog):
     caplog.set_level(logging.WARNING, "seqcast")
     with group_of(2, key=key) as groups:
         before, name = groups[0].view, groups[0].cluster

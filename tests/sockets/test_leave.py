@@ -41,7 +41,7 @@ def test_after_the_end_of_sending_every_send_is_refused(sequencer: int, how: str
     assert one.blocked() == 0 and net.engines[2].send(b"x") == SENT
     if how != "open":
         change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
-        assert one.send(b"late") == ENDED  # it is for good
+        assert one.send(b"late") == ENDED  # for good
     net.run(20)
     assert not of(net, 0, 1) and of(net, 0, 2) == [b"x"]
 
@@ -115,8 +115,8 @@ def test_a_large_message_on_its_way_to_the_sequencer_is_not_counted_as_lost_too(
 
 
 def test_a_large_message_that_no_sequencer_ordered_is_lost_across_a_merge() -> None:
-    """There its send counts as done, as a sequencer on the other side may have delivered it; so ``Lost`` counts that
-    message (seen in seed 7000180 of the simulator, family storm, where no ``Lost`` did)."""
+    """There its send counts as done, as a sequencer on the other side may have delivered the message; so ``Lost``
+    counts that message (seen in seed 7000180 of the simulator, family storm, where no ``Lost`` did)."""
     net = Net(3, sequencer=0, window=30_000)
     one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
@@ -292,7 +292,7 @@ def test_messages_that_cannot_drain_in_time_are_reported() -> None:
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_a_member_that_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str, order: str) -> None:
-    """The member sends while it takes itself for one of three, and again when alone; in "total" a orders."""
+    """The member sends while still one of three in its own eyes, and again when alone; in "total" a orders."""
     stage = Stage(order)
     stage.group("a", "b", "c")
     node, others = stage.node(name), [other for other in stage.nodes if other.name != name]

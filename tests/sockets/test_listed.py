@@ -95,7 +95,7 @@ def test_a_member_whose_line_goes_is_put_out_and_joins_again_when_the_line_is_ba
     wait_until(lambda: a.counters()["list_reads"])  # b may have put c out
     assert a.counters()["list_reads"] == 1
     machines.write("c", line)
-    # b may have seen neither change, or the first one alone: then it would refuse c still
+    # b may have seen neither change, or the first one alone: then b would refuse c still
     wait_until(lambda: a.counters()["list_reads"] == 2 and b.counters()["list_reads"] in (0, 2))
     again = machines.join("c")
     wait_until(lambda: len(a.view.members) == 3)
@@ -168,7 +168,7 @@ def test_only_an_operator_on_the_list_unblocks(machines):
 
 
 class OldMemory:
-    """Seals the datagrams of one that was excluded, with all that it knew in its last view.
+    """Seals the datagrams of one that was excluded, with all its knowledge from its last view.
 
     Args:
         socket: from which they go.

@@ -51,7 +51,7 @@ def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
 
 
 def test_missing_packets_reach_a_member_without_multicast_by_unicast():
-    """So nobody's sends stop before it is excluded; without probes by unicast it never learns of new packets."""
+    """So nobody's sends stop before the exclusion; without probes by unicast the member never learns of new packets."""
     net = Net(3, window=16 << 10)
     net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and lane != LANE_UNICAST
@@ -113,7 +113,7 @@ def test_the_others_go_on_without_a_member_that_lost_multicast(order, rank, part
     assert warned >= {lost.name}, "it is told what to check"
     assert warned & {node.name for node in others}
     assert sum(f"and {lost} will be excluded" in line for line in lines) == len(warned), "once each"
-    # And they stay alone: it is not merged again as long as it is not heard, or does not hear.
+    # And they stay alone: no merge before that member is heard, and hears.
     sizes = len(after_formation(world))
     apart = 0
     for _ in range(30):

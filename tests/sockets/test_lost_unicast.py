@@ -144,7 +144,7 @@ def test_a_primary_group_takes_one_whose_unicasts_are_lost_in_again_only_after_a
 
 @pytest.mark.long
 def test_a_coordinator_that_asks_in_vain_for_a_merge_is_named():
-    """a, with the lower id, leads; b does not hear it, or a does not get the answers of b."""
+    """a, with the lower id, leads; b does not hear a, or a does not get the answers of b."""
     for deaf in (True, False):
         lines: list[str] = []
         world = World(quiet(members=2, rate=50, split=0), lines.append)

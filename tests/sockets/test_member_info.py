@@ -1,4 +1,4 @@
-"""What the members of a group know of each other: ``info=``, ``set_info``, and where it is shown."""
+"""Information on the members of a group: ``info=``, ``set_info``, and the places that show it."""
 
 import asyncio
 import json

@@ -200,7 +200,7 @@ def test_an_interface_whose_mtu_is_lowered_sends_smaller_packets_soon(segmented)
 
 @pytest.mark.long
 def test_unicasts_and_the_state_pass_a_narrow_path(segmented):  # noqa: F811
-    """100 kB of state to a joiner, and a message of 20 kB to it alone."""
+    """100 kB of state to a joiner, and a message of 20 kB to that one alone."""
     name, programs = cluster(), []
     with narrow(segmented[1:2], 1400), contextlib.ExitStack() as stack:
         for place, member in zip(segmented, "ab", strict=False):

@@ -75,7 +75,7 @@ def test_those_who_talk_poll_and_so_does_the_sequencer(order):
 
 def test_a_member_that_only_listens_does_not_poll_without_an_order():
     listener, *others = polls_of_a_conversation("fifo")
-    assert listener == 0 and any(others)  # on a busy machine one of the two may give it up
+    assert listener == 0 and any(others)  # on a busy machine one of the two may give up
 
 
 async def polls_of_event_loops():
@@ -101,7 +101,7 @@ async def polls_of_event_loops():
             for _ in range(2 * STEPS):
                 assert await c.recv(LIMIT_S) is not None
 
-        await a.send(b"")  # the listener has answered once: that counts until it takes the next message
+        await a.send(b"")  # the listener has answered once: that counts until the next message is taken
         assert await b.recv(LIMIT_S) is not None and await c.recv(LIMIT_S) is not None
         await c.send(b"")
         assert await a.recv(LIMIT_S) is not None and await b.recv(LIMIT_S) is not None
@@ -121,7 +121,7 @@ def test_polls_that_found_something_cease_when_they_do_not():
 
         def say(pause_s):
             """Polls and rounds of the founder's I/O thread."""
-            time.sleep(0.02)  # until it has the sockets again, from the thread that took messages
+            time.sleep(0.02)  # until the I/O thread has the sockets again, from the thread that took messages
             before = founder.counters()
             for i in range(STEPS):
                 if pause_s:

@@ -27,7 +27,7 @@ def test_unicast_port_is_the_port_of_a_member_and_a_second_member_there_is_told_
         with pytest.raises(ConfigError, match=f"unicast_port={port} is in use on this address"):
             join(name, "b", unicast_port=port)
     with join(name, "a", unicast_port=port):
-        pass  # it is free again at once
+        pass  # the port is free again at once
 
 
 def test_unicast_port_of_a_crowd():

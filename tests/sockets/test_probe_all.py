@@ -54,7 +54,7 @@ WAY = "u" if os.environ.get("SEQCAST_TRANSPORT") == "unicast" else "m"
 
 
 def settled(groups):
-    """Waits until the board of each shows it in a view with all others, heard by the way that they use."""
+    """Waits until the board of each shows a view with all others, heard by the way that they use."""
 
     def shows(group):
         told = heard(said(read(group.board)))
@@ -232,7 +232,7 @@ def test_a_question_that_is_none_has_no_answer(question):
     theirs.sendall(question)
     served.look(0, set, dict)
     theirs.settimeout(5)
-    with contextlib.suppress(ConnectionResetError):  # it did not read all
+    with contextlib.suppress(ConnectionResetError):  # the other side did not read all
         assert theirs.recv(1) == b""
     assert not asks
     theirs.close()

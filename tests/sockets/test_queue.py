@@ -1,4 +1,4 @@
-"""Sends to a group that is closed for sending: queued, by choice, and sent in their order when it opens."""
+"""Sends to a group that is closed for sending: queued, by choice, and sent in their order afterwards."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_full_queue_is_counted_once_and_senders_wait_as_without_one() -> None:
     net.run(20)
     assert [len(message) for message in of_sender(net, 0, 1)] == [1900, 300]
     one.pause()
-    assert one.send(bytes(3000)) == AGAIN  # more than the bound: it always waits
+    assert one.send(bytes(3000)) == AGAIN  # more than the bound: such a send always waits
     assert one.counters()["blocked_queue_full"] == 2
     one.resume()
     assert one.send(bytes(3000)) == SENT
@@ -86,7 +86,7 @@ def test_a_full_queue_is_counted_once_and_senders_wait_as_without_one() -> None:
 @pytest.mark.parametrize("how", ["gate", "pause"])
 @pytest.mark.parametrize("sequencer", [-1, 0])
 def test_a_message_that_is_sent_in_part_is_queued_whole(how: str, sequencer: int) -> None:
-    """Its first packets are on their way; receivers drop them, and get it once."""
+    """Its first packets are on their way; receivers drop them, and get the message once."""
     net = Net(3, sequencer=sequencer, window=30_000, blocked_bytes_max=BOUND)
     one = net.engines[1]
     large = bytes(range(256)) * 400
@@ -111,7 +111,7 @@ def test_a_message_that_is_sent_in_part_is_queued_whole(how: str, sequencer: int
 def test_a_large_message_that_waits_for_its_order_is_not_queued_too() -> None:
     net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
     one = net.engines[1]
-    large = bytes(20_000)  # more than half of a window: its sender waits until it is ordered
+    large = bytes(20_000)  # more than half of a window: its sender waits for the order
     sending = Sending(one, large)
     assert sending.step() == AGAIN
     for engine in net.engines:
@@ -146,7 +146,8 @@ def test_messages_queued_at_the_end_are_counted_and_no_more_are_taken() -> None:
 
 
 def _large_on_its_way(net: Net) -> None:
-    """A large message of member 1 is queued with a small one, and packed as a whole; the sequencer does not get it."""
+    """A large message of member 1 is queued with a small one, and packed as a whole; the sequencer does not get the
+    packet."""
     one = net.engines[1]
     one.pause()
     assert one.send(bytes(20_000)) == one.send(b"behind it") == SENT
@@ -157,8 +158,8 @@ def _large_on_its_way(net: Net) -> None:
 
 
 def test_a_queued_message_that_waits_to_be_ordered_is_not_counted_as_never_sent() -> None:
-    """The sequencer may have it, and deliver it (seen in seed 224 of the simulator, with 4 members, order "sequencer"
-    and a primary partition, where a member delivered messages reported to their sender as never sent)."""
+    """The sequencer may have the message, and deliver it (seen in seed 224 of the simulator, with 4 members, order
+    "sequencer" and a primary partition, where a member delivered messages reported to their sender as never sent)."""
     net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
     _large_on_its_way(net)
     one = net.engines[1]

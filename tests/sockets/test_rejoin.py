@@ -17,7 +17,7 @@ FAST = {"preset": "fast"}
 
 
 def exclude(group):
-    """As where its address is lost: it gives way at once, and the others take it for dead."""
+    """As if the member lost its address: it gives way at once, and counts as dead to the others."""
     runner = group._runner
     runner.endpoint.context.emit(GiveWay(None, "its address is gone"))
     runner.driver.kick_control()
@@ -127,7 +127,7 @@ def test_a_member_that_leaves_while_it_joins_again_is_out_and_does_not_come_back
     wait_until(lambda: [member.name for member in a.view] == ["a"])
 
 
-def test_who_is_excluded_as_too_slow_three_times_stays_out(pair, caplog):
+def test_a_member_that_is_excluded_as_too_slow_three_times_stays_out(pair, caplog):
     _, b = pair
     excluded = seqcast.Excluded(b.view.view_id, "slow", "slow")
     assert [b._may_rejoin(excluded) for _ in range(3)] == [True, True, False]

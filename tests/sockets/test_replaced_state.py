@@ -1,4 +1,4 @@
-"""A member that was paused for so long that the others went on without it takes their state anew."""
+"""A member that was paused for so long that the others went on alone takes their state anew."""
 
 import json
 import re

@@ -94,7 +94,7 @@ def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
         a.ask("call", "1")
         assert a.answer() == "1"
         c.tell(signal.SIGSTOP)
-        c.ask("call", "10")  # it is read when the process goes on, before it knows that it was excluded
+        c.ask("call", "10")  # read when the process goes on, before any news of its exclusion
         b.ask("call", "100")
         assert b.answer() == "101"  # decided without c
         c.tell(signal.SIGCONT)
@@ -111,7 +111,7 @@ def test_a_sequencer_that_was_stopped_reads_nothing_stale_if_that_is_asked_for()
         a.ask("call", "5")
         assert a.answer() == "5"
         a.tell(signal.SIGSTOP)
-        for guarantee in ("local", "linearizable"):  # read when it goes on, before it knows that it was excluded
+        for guarantee in ("local", "linearizable"):  # read when c goes on, before any news of its exclusion
             a.ask("read", guarantee)
         b.ask("call", "1")
         assert b.answer() == "6"
@@ -247,7 +247,7 @@ def test_threads_that_give_up_as_their_answers_come_hold_up_no_other_one() -> No
 def test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it(
     monkeypatch: pytest.MonkeyPatch, how: str, turn_is_made: bool
 ) -> None:
-    """Its answer has come, and the threads that were answered with it are to wake each other."""
+    """Its answer has come, and the threads whose answers came too are to wake each other."""
 
     class Signal(BaseException):
         pass

@@ -56,7 +56,7 @@ def values(replies: dict[seqcast.Member, Reply]) -> dict[str, Any]:
 
 
 class Held:
-    """A handler that answers when it may."""
+    """A handler that answers once allowed."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)

@@ -121,7 +121,7 @@ def test_a_main_thread_that_waits_for_something_else_ends_too(text, grace_s):
 
 @pytest.mark.parametrize("settings", first_quick(["discovery_s=60", "min_members=2"]))
 def test_a_join_under_way_is_given_up(settings):
-    """And not as if it had taken too long: a program that then joins again would go on for ever."""
+    """And not as if the join had taken too long: a program that then joins again would go on for ever."""
     with started(cluster(), leave_on_signals(NEVER_S), JOINING.replace("{settings}", settings)) as process:
         assert process.stdout.readline() == "first\n"
         begin = time.monotonic()
@@ -179,7 +179,7 @@ def test_a_replica_that_waits_for_others_gives_up_at_a_signal():
 
 
 def test_a_signal_that_python_notices_late_ends_a_join():
-    """It came just before the main thread began to wait, so that it interrupts no wait."""
+    """The signal came just before the main thread began to wait, and interrupts no wait."""
     late = JOINING.replace("{settings}", "discovery_s=60").replace(
         'print("first", flush=True)', "time.sleep(0.3); _thread.interrupt_main(signal.SIGTERM)"
     )
@@ -230,7 +230,7 @@ def test_a_later_signal_has_its_earlier_effect():
         wait_until(lambda: len(a.view.members) == 2)
         assert process.stdout.readline() == "first\n"
         process.send_signal(signal.SIGTERM)
-        wait_until(lambda: len(a.view.members) == 1)  # so that it has taken the first one
+        wait_until(lambda: len(a.view.members) == 1)  # so that the first signal was taken
         time.sleep(2 * TOGETHER_S)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=LIMIT_S)

@@ -14,7 +14,7 @@ SOON = {"slow_s": 0.5, "preset": "fast"}
 
 
 class Flood:
-    """Sends and receives as fast as it goes, on two threads for each member but those that are given no thread."""
+    """Sends and receives as fast as possible, on two threads for each member but those that are given no thread."""
 
     def __init__(self, sender, receivers):
         self.sent, self.got, self.over = 0, dict.fromkeys([group.member.name for group in receivers], 0), False

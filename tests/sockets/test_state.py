@@ -15,7 +15,7 @@ import seqcast.aio
 
 
 class Log:
-    """An application whose state is all that it received, in order; it receives on a thread of its own."""
+    """An application whose state is all its messages, in order, received on a thread of its own."""
 
     def __init__(self, pad=0):
         self.lines = []

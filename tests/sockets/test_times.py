@@ -1,4 +1,4 @@
-"""Times of members on one machine: nothing is delivered before it was sent."""
+"""Times of members on one machine: no message is delivered before it was sent."""
 
 from __future__ import annotations
 

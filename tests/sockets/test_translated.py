@@ -55,7 +55,7 @@ KEPT = f"ip protocol udp snat to {OUTSIDE}"
 
 @contextlib.contextmanager
 def pair(places, **settings):
-    """Member b as it is, then a behind the translator; neither needs multicast."""
+    """Member b untranslated, then a behind the translator; neither needs multicast."""
     name, common = cluster(), {"transport": "unicast", "seeds": f"{OUTSIDE},10.99.0.2"}
     common |= {key: settings.pop(key) for key in ("key",) if key in settings}
     with contextlib.ExitStack() as stack:

@@ -98,8 +98,8 @@ def test_of_a_side_that_merges_later_only_rows_of_the_time_come(
 
 
 def test_of_a_view_that_a_side_closed_in_its_own_way_only_rows_of_the_time_come(tmp_path: Path) -> None:
-    """C goes on alone in the first view, and A and B merge with D as they leave it: what C has of the first view has
-    nothing to do with what they have."""
+    """C goes on alone in the first view, and A and B merge with D as they leave that one: C's rows of the first view
+    have nothing to do with theirs."""
     together, alone, other = view(1, [A, B, C], "records"), view(2, [C], "records", attempt=2), view(1, [D], "records")
     ours = View(together.view_id, (A, B), "records", 0, "records")
     both = MergeView(ViewId(5, A.id, (9, A.id)), (A, B, D), "records", 0, "records", (ours, other))

@@ -1,4 +1,4 @@
-"""The example runs as it is printed, and its table equals the journals."""
+"""The example runs as printed, and its table equals the journals."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
     without_prefix(tmp_path, B, [(V1, ONE), (view(2, [B, C], attempt=2), TWO)])
     if read == 97:
         assert query.run() == ALL[:500]
-    else:  # at the end of the view, a record that names it by the view before tells
+    else:  # at the end of the view, a record that names the view before tells
         with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
             query.run()
 
@@ -644,7 +644,7 @@ def test_a_branch_goes_on_in_the_journal_of_another_member_of_it(tmp_path: Path)
 def test_a_member_that_never_installed_the_merged_view_has_its_rows_in_the_stream(
     tmp_path: Path, followed: str
 ) -> None:
-    """A agreed to a merged view, was cut off before it installed that, and closed its view by another one."""
+    """A agreed to a merged view, was cut off before its installation, and closed its view by another one."""
     begun, alone = merged(5, OTHER, APART), view(6, [A], "records")
     without = view(7, [B, C], "records")
     both = merged(8, without, alone)
@@ -666,7 +666,7 @@ def test_a_member_that_never_installed_the_merged_view_has_its_rows_in_the_strea
 
 @pytest.mark.parametrize("rows_max", [0, 7])
 def test_branches_do_not_come_again_if_the_member_falls_in_the_merged_view(tmp_path: Path, rows_max: int) -> None:
-    """A agreed to the merged view, was cut off before it installed that, and merges with C later."""
+    """A agreed to the merged view, was cut off before its installation, and merges with C later."""
     ours, theirs = view(2, [A, B], "records"), view(2, [C], "records", attempt=2)
     both, alone_a, alone_c = merged(5, ours, theirs), view(6, [A], "records"), view(7, [C], "records")
     last = merged(9, alone_a, alone_c)
@@ -689,7 +689,7 @@ def test_branches_do_not_come_again_if_the_member_falls_in_the_merged_view(tmp_p
 def test_a_member_that_falls_alone_on_its_side_does_not_hold_up_the_stream(
     tmp_path: Path, back: bool, rows_max: int
 ) -> None:
-    """A fallen member looks like one that is still cut off: if it comes back, its deliveries meanwhile come once,
+    """A fallen member looks like one that is still cut off: if that one comes back, its deliveries meanwhile come once,
     too."""
     stories = partitioned(again=True)
     alone = stories[A][:2]
@@ -722,7 +722,7 @@ def test_a_journal_that_goes_with_its_side_is_told(tmp_path: Path, lossy: bool) 
     query = followed_by("a", Tagged, Folders([str(tmp_path)]), fail_on_data_loss=not lossy)
     query.run()
     shutil.rmtree(lost)
-    assert query.step() == 0  # no journal at all: it may come back
+    assert query.step() == 0  # no journal at all: one may come back
     journal(tmp_path, B, stories[B][:2], closed=None, payload="full")
     if lossy:
         query.run()

@@ -1,4 +1,5 @@
-"""A task whose journal goes away while it reads: the rest of its rows comes from elsewhere, each once, or it fails."""
+"""A task whose journal goes away amid a read: the rest of its rows comes from elsewhere, each once, or the task
+fails."""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ RECORDS = view(2, [B, A], "records")
     [
         # stable up to a lower global seqno by the others: the lost member may have delivered otherwise
         ([(RECORDS, ONE)], [(RECORDS, rows("one", 150, transitional=97)), (V3, [])]),
-        # of the other side of a partition before it healed
+        # of the other side of a partition before the merge
         ([(V1, ONE), (V2, TWO)], [(view(2, [B, C], attempt=2), rows("apart", 150)), (V2, TWO), (V3, [])]),
     ],
     ids=["unstable", "apart"],

@@ -128,7 +128,7 @@ def sink_to(name: str, **options: str) -> Sink:
 
 def test_one_member_sends_all_batches_and_leaves_when_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink, "IDLE_S", LIMIT_S)
-    monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))  # it finds a, and forms no group
+    monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))  # finds a, and forms no group
     name = cluster()
     with tables(name, "a") as (a,):
         for batch in (0, 1, 1, 2):

@@ -89,7 +89,7 @@ def test_a_stream_has_all_that_any_survivor_delivered_once(
         journals = [each for each in find([top]) if each.views]
         everyone = {member.id for each in journals for view in each.views for member in view.members}
         if everyone != {each.member.id for each in journals}:
-            continue  # a member was given nothing before it crashed
+            continue  # a member was given nothing before its crash
         last = max((each.views[-1] for each in journals), key=lambda view: (view.view_id.counter, view.at_ns))
         merges += len({view.tag for each in journals for view in each.views if view.subgroups})
         survivors = [each for each in journals if each.views[-1].tag == last.tag]
@@ -97,7 +97,7 @@ def test_a_stream_has_all_that_any_survivor_delivered_once(
         group = before(last, journals) | {last.tag}
         for each in journals:
             if not group & {view.tag for view in each.views}:
-                continue  # it crashed in a group that was founded apart
+                continue  # of a crash in a group that was founded apart
             query = followed_by(each.member.name, Tagged, Folders([str(top)]))
             try:
                 rows_max = (0, 7, 40)[seed % 3]

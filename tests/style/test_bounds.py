@@ -22,7 +22,7 @@ PORT = "a number, and no more of it is used than of another"
 ROOM = "as many bytes as the largest of a fixed set needs: nobody can ask for more"
 
 KERNELS = {
-    # native/: a macro; its test, or why it has none
+    # native/: a macro; its test, or why there is none
     "SC_ADDRESS_MAX": f"{LIMITS}::test_an_address_may_be_as_long_as_its_room_and_no_longer",
     "SC_AGAIN_MAX": f"{LIMITS}::test_as_many_packets_as_the_queue_holds_are_repeated_at_once",
     "SC_ASSEMBLIES": f"{BOUNDS}::test_more_open_messages_than_places_are_dropped_while_views_wait_for_the_application",
@@ -57,7 +57,7 @@ KERNELS = {
 }
 
 SETTINGS = {
-    # a setting whose unit is not a time; the test of its effect, or why it has none. SETTING tests its own bounds.
+    # a setting whose unit is not a time; the test of its effect, or why there is none. SETTING tests its own bounds.
     "port": f"why: {PORT}",
     "port_range": "sockets/test_unicast.py::test_if_all_ports_are_taken_a_member_names_the_remedy",
     "unicast_port": f"why: {PORT}",

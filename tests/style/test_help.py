@@ -14,7 +14,7 @@ CLASSES += [seqcast.aio.Group, seqcast.aio.Joining]
 
 
 def by_class(cls, name):
-    """The docstring of the class, or of one that it comes from, has a line ``name: ...``."""
+    """The docstring of the class, or of a base class, has a line ``name: ...``."""
     pages = [inspect.cleandoc(each.__doc__) for each in cls.__mro__[:-1] if each.__doc__]
     return any(re.search(rf"^ +([\w.]+, )*{name}(, [\w.]+)*: \S", page, re.M) for page in pages)
 

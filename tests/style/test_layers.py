@@ -31,7 +31,7 @@ def test_imports_go_downward_only():
 
 
 def imports(texts: dict[str, str]) -> dict[str, set[str]]:
-    """The imports of each module of the package from it, also for its types alone. ``texts``: by path."""
+    """The imports of each module from the package, also for its types alone. ``texts``: by path."""
     names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in texts}
     found: dict[str, set[str]] = {}
     for path, text in texts.items():
@@ -331,7 +331,7 @@ PURE = {
 
 
 def imported(text: str) -> set[str]:
-    """Modules of the package that Python code imports, wherever it does."""
+    """Modules of the package that Python code imports, at any place."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -376,7 +376,7 @@ def test_the_state_of_a_machine_is_set_by_its_table_and_compared_by_itself_alone
     core = ROOT / "src/seqcast/core"
     texts = {str(path.relative_to(core)): path.read_text() for path in core.glob("*/*.py")}
     found = {(name, use) for name, text in texts.items() for use in state_uses(text)}
-    assert found == {("machines/token_ring.py", "sets self.state")}  # where it begins
+    assert found == {("machines/token_ring.py", "sets self.state")}  # where that begins
 
 
 def test_a_state_that_is_set_or_compared_from_outside_is_seen():
@@ -484,7 +484,7 @@ def test_compiled_modules_import_no_policy_and_no_world():
 
 
 def test_nothing_below_the_commands_imports_the_package_itself():
-    """It holds the names that people use, so to import it is to import everything."""
+    """The package holds the names that people use, so to import the package is to import everything."""
     whole = re.compile(r"^\s*(?:import seqcast\s*(?:#|,|$)|from seqcast import)", re.M)
     sources = [*ROOT.glob("src/seqcast/**/*.py"), *ROOT.glob("src/seqcast/_native/*.py[xi]")]
     found = {path.relative_to(ROOT / "src" / "seqcast").parts[0] for path in sources if whole.search(path.read_text())}

@@ -40,7 +40,7 @@ def test_ten_tenths_are_all_breaks_and_each_is_run_on_another_day(monkeypatch, c
 
 
 class Said:
-    """In place of a copy of the tree: the output of the commands that run in it, in turn."""
+    """In place of a copy of the tree: the output of the commands that run there, in turn."""
 
     def __init__(self, *said):
         self.said = list(said)

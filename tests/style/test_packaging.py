@@ -1,4 +1,4 @@
-"""The shipped files. That the wheel builds from the sdist and works alone is tried by .ci/run: it takes a minute."""
+"""The shipped files. (.ci/run tries whether the wheel builds from the sdist and works alone, for a minute.)"""
 
 import os
 import re
@@ -18,7 +18,7 @@ TOPS = ["native", "src", "tests", "bench", "docs", "examples", ".ci", ".github"]
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
-    """Names of the files in the sdist, its PKG-INFO, and a copy of the files that it was made from."""
+    """Names of the files in the sdist, its PKG-INFO, and a copy of the files from which this was made."""
     tree = tmp_path_factory.mktemp("tree")
     unwanted = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     for top in TOPS:

@@ -38,7 +38,7 @@ def start(command, environment, folder, **options):
 
 
 def ended(process):
-    """The lines that a process printed, when it has ended well."""
+    """The printed lines of a process that ended well."""
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, f"{out}{err or ''}"
     return out.splitlines()
@@ -103,7 +103,7 @@ def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tm
     first = start([*terminal, f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
     lines = [first.stdout.readline().rstrip()]
     command, told = shown("seqcast send")
-    there = {**environment, "SEQCAST_DISCOVERY_S": "1"}  # it must not form another group, however busy this one is
+    there = {**environment, "SEQCAST_DISCOVERY_S": "1"}  # no other group must form, however busy this one is
     second = start([*terminal, command], there, tmp_path, stderr=subprocess.STDOUT)
     assert [without_times(line) for line in ended(second)] == [without_times(line) for line in told]
     while len(lines) < len(expected):
@@ -199,7 +199,7 @@ def test_rates_under_forged_datagrams_are_rendered_beside_their_targets(monkeypa
 
 
 def test_calls_are_rendered_beside_their_targets():
-    """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs it."""
+    """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs that."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]
     rows.append({"kind": "seqcast", "one_per_s": 3000.0, "one_p50_us": 160.0, "threads_per_s": 60_000.0})
     rows[1] |= {"total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0, "start_ms": 12.0}
@@ -212,7 +212,7 @@ def test_calls_are_rendered_beside_their_targets():
 
 
 def test_the_cost_of_boards_is_rendered_beside_its_target():
-    """The figures of bench/board_bench.py; `test_the_bench_of_boards_compares_runs_with_and_without` runs it."""
+    """The figures of bench/board_bench.py; `test_the_bench_of_boards_compares_runs_with_and_without` runs that."""
     row = {"members": 4, "size": 1024, "msgs_per_s": 970, "without_msgs_per_s": 1000, "ratio": 0.97}
     row["quartiles"] = [0.96, 0.98]
     text = measurements.figures([{"board": [row], "command": "python bench/board_bench.py"}])
@@ -223,7 +223,7 @@ def test_the_cost_of_boards_is_rendered_beside_its_target():
 
 
 def test_hosts_are_rendered_beside_the_path_that_they_must_equal():
-    """The figures of bench/hosts.py; `test_the_bench_of_hosts_compares_them_with_the_same_namespaces` runs it."""
+    """The figures of bench/hosts.py; `test_the_bench_of_hosts_compares_them_with_the_same_namespaces` runs that."""
     row = {"members": 2, "size": 64, "msgs_per_s": 940, "veth_msgs_per_s": 1000, "ratio": 0.94}
     row["quartiles"] = [0.9, 1.1]
     text = measurements.figures([{"between_hosts": [row], "command": "python bench/hosts.py"}])

@@ -50,7 +50,7 @@ COMMON = set(
 
 
 def rows() -> Iterator[tuple[str, str, list[str]]]:
-    """Of each row of the table: its number, its words, and the tests that it names."""
+    """Of each row of the table: its number, its words, and the named tests."""
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if cells and CITED.fullmatch(cells[0].strip("| ")):
@@ -159,7 +159,7 @@ def test_each_row_speaks_of_its_tests_subject():
 
 
 def test_no_two_rows_have_changed_places():
-    """Each pair of rows is more like its own tests than it would be exchanged. Rows that share a test are left out."""
+    """Each pair of rows is more like its own tests than after an exchange. Rows that share a test are left out."""
     apart = [(a, b) for a, b in combinations(ROWS, 2) if not set(ROWS[a][1]) & set(ROWS[b][1])]
     likely = {(a, b): likeness(a, b) for a in ROWS for b in ROWS}
     exchanged = [(a, b) for a, b in apart if likely[a, b] + likely[b, a] >= likely[a, a] + likely[b, b]]

@@ -71,7 +71,7 @@ static void *control(void *arg) {
     return NULL;
 }
 
-/* As Driver.send does it. */
+/* As in Driver.send. */
 static int send_one(member *m, uint64_t to, const uint8_t *p, uint64_t len, int64_t wait) {
     sc_sending s;
     memset(&s, 0, sizeof s);
@@ -210,7 +210,7 @@ static void *observer(void *arg) {
     uint64_t values[128];
     sc_io_counters io_counters;
     sc_drive_counters drive_counters;
-    struct pollfd fd = {.fd = sc_driver_watch_fd(&m->driver), .events = POLLIN}; /* as an event loop keeps it */
+    struct pollfd fd = {.fd = sc_driver_watch_fd(&m->driver), .events = POLLIN}; /* as in an event loop */
     for (int i = 0; !sc_load(&m->ends); i++) {
         if (!sc_driver_watch(&m->driver)) {
             if (poll(&fd, 1, 5) > 0) sc_driver_watched(&m->driver);
@@ -278,7 +278,7 @@ static void change_view(member *members, int32_t sequencer, uint64_t tag) {
     for (int r = 0; r < MEMBERS; r++) {
         int64_t until = sc_now() + 20000000000LL;
         for (uint32_t whose = 0; whose < MEMBERS;
-             whose++) { /* the cut names no holders here: all is fetched before it */
+             whose++) { /* the cut names no holders here: all is fetched before */
             uint64_t prefix = 0;
             for (;; sc_sleep(1000000)) {
                 sc_mutex_lock(&members[r].lock);

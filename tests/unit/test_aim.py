@@ -38,7 +38,7 @@ def aim(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], list[i
     return places
 
 
-def test_who_spoke_last_gets_its_copy_before_the_others_which_take_turns(aim):
+def test_the_last_speaker_gets_its_copy_before_the_others_which_take_turns(aim):
     orders = [aim(4, 2) for _ in range(4)]
     assert all(order[0] == 2 and sorted(order) == [0, 1, 2, 3] for order in orders)
     assert {order[1] for order in orders} == {0, 1, 3}

@@ -261,7 +261,7 @@ def test_entries_age_by_how_far_the_clocks_of_senders_go_on():
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9}] * 2
     stream.sent_ns[SINK] += 20 * S
     stream.event(view(2, A, OTHER))
-    stream.event(view(3, A, OTHER, SINK))  # it was not there meanwhile
+    stream.event(view(3, A, OTHER, SINK))  # the sink was not there meanwhile
     stream.batch(10, [b"6"], SINK, writer="after")
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9, "after": 10}] * 2
 

@@ -68,7 +68,7 @@ def test_the_ordered_messages_are_numbered_without_gaps_and_the_others_not_at_al
 
 
 def test_a_message_beside_the_order_waits_for_no_record_but_for_the_earlier_ones_of_its_sender() -> None:
-    """SEQ-13: it is delivered as it comes, without a header of the order."""
+    """SEQ-13: such a message is delivered on arrival, without a header of the order."""
     net = group("records")
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == RECORD
@@ -85,7 +85,8 @@ def test_a_message_beside_the_order_waits_for_no_record_but_for_the_earlier_ones
 
 @pytest.mark.parametrize("order", CARRIED)
 def test_messages_sent_beside_the_order_are_not_lost_with_the_sequencer(order: str) -> None:
-    """With records it is delivered in its view; forwards are sent again in the next one, still beside the order."""
+    """With records such a message is delivered in its view; forwards are sent again in the next one, still beside the
+    order."""
     net = group(order, 4)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)

@@ -226,13 +226,13 @@ def test_a_lock_goes_to_those_who_asked_in_their_order_and_fences_grow() -> None
         each.entered([1, 2])  # the holder crashed
         assert each._queue == [(1, 10), (2, 21)] and each._fence == 3 and each._own == {10: 3}
         assert ask(each, 3, 31) == -1  # of a member that is gone
-        assert ask(each, 2, 21, b"R") == 0 and each._fence == 3  # it waits no more
+        assert ask(each, 2, 21, b"R") == 0 and each._fence == 3  # the lock waits no more
         assert each.release(3) and not each.release(3) and each._queue == []
         assert ask(each, 2, 22) == 4
 
 
 def test_a_member_that_comes_back_does_not_hold_the_lock_of_its_last_life() -> None:
-    """The state that it takes over may be of before the others entered a view without that."""
+    """The joiner may take over a state of before the others entered a view without that one."""
     lock = lock_of(1, 1, 2)
     ask(lock, 1, 10)
     state: list[bytes] = []
@@ -317,7 +317,7 @@ def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypat
     assert lock._queue == [] and not lock.holds(fence)
 
 
-def test_who_was_closed_leads_no_more_and_watches_no_more() -> None:
+def test_a_closed_leader_leads_no_more_and_watches_no_more() -> None:
     callbacks: list[Any] = []
     replica: Any = SimpleNamespace(_me=1, add_callback=callbacks.append, remove_callback=callbacks.remove)
     started: list[int] = []

@@ -86,7 +86,7 @@ def test_a_sparing_book_that_is_full_of_hints_forgets_the_one_that_was_named_lon
     made = Book(address(0), 100, sparing=True)
     for number in range(1, BOOK_MAX + 1):
         made.named([address(number)], number)
-    made.named([address(1)], BOOK_MAX + 1)  # it is there still
+    made.named([address(1)], BOOK_MAX + 1)  # the first is there still
     made.named([address(5000)], BOOK_MAX + 2)
     asked = made.all(BOOK_MAX + 2 + 10_000, tries=JOINS_ALONE)
     assert len(asked) == BOOK_MAX and {address(1), address(5000)} <= set(asked) and address(2) not in asked

@@ -118,7 +118,7 @@ def test_a_condition_of_a_member_has_its_code(changes, code):
 
 
 def test_a_remedy_names_the_process_or_the_host():
-    """So that the command in it can be pasted."""
+    """So that the command in the text can be pasted."""
     (stopped,) = troubles(board(gauges__posted=990 * SECOND, about__pid=47), 1.0)
     assert stopped.remedy.startswith("`ps -o stat,wchan -p 47`;")
     (hangs,) = troubles(board(about__updated=990 * SECOND, about__pid=47), 1.0)

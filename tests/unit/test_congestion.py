@@ -43,7 +43,7 @@ class Paths(Net):
         return n
 
     def busy(self, ms: int) -> None:
-        """The first member sends as much as it may."""
+        """The first member sends all that its credit allows."""
         for _ in range(ms):
             self.fill()
             self.step()

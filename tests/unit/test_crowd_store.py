@@ -69,7 +69,7 @@ def test_senders_that_are_gone_are_forgotten_at_last(tmp_path: Path) -> None:
 
 
 def test_a_packet_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
-    """From a sender that so many others sent after that it was forgotten."""
+    """From a sender forgotten since, after messages of so many others."""
     store = opened(tmp_path / "a")
     for seqno in (1, 2, 3, 1):
         store.put(ONE, seqno, b"%d" % seqno)
@@ -118,7 +118,7 @@ def test_a_torn_file_is_told_and_not_believed(tmp_path: Path, tear: str) -> None
     store.close()
     data = path.read_bytes()
     half = len(data) // 8192 * 4096
-    # A page in the middle of a payload, which names the page that follows it. Only a look at the whole file finds that.
+    # A page in the middle of a payload, which names the page after. Only a look at the whole file finds that.
     page = next(at for at in range(half, len(data), 4096) if int.from_bytes(data[at : at + 4]) == at // 4096 + 2)
     torn = {
         "shorter": data[:half],

@@ -1,4 +1,4 @@
-"""The thread of a crowd's member, without sockets: in which order it reads."""
+"""The thread of a crowd's member, without sockets: the order of its reads."""
 
 from __future__ import annotations
 

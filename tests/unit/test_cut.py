@@ -120,7 +120,7 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_joiner_of_one_part_that_is_a_member_of_another_comes_from_that_one(leads):
-    """Its JOIN was read late, where a busy Python had left it: it has sent messages in the other view since."""
+    """Its JOIN was read late, by a busy Python: the joiner has sent messages in the other view since."""
 
     def closed(first, members, joiners):
         view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "records", 0, "records")

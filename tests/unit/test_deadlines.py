@@ -1,4 +1,4 @@
-"""The deadline that an engine names: its driver sleeps until then, so an engine acts by time only if it has said so."""
+"""The deadline that an engine names: its driver sleeps until then, so an engine acts by time only with a deadline."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_packet_behind_a_gap_is_acknowledged_after_one_delay() -> None:
 
 
 def test_a_silent_sender_keeps_only_its_share_after_one_delay() -> None:
-    """It has given the rest back, and may not use it any more."""
+    """The member has given the rest back, and may use none of those places."""
     net = group("fifo", window=80_000, share=10_000, room=90_000)
 
     def send() -> int:

@@ -53,7 +53,7 @@ print("ok")
 
 
 def test_no_object_is_made_under_the_lock() -> None:
-    """Else the garbage collector may run there, and with it code that waits for the lock."""
+    """Else the garbage collector may run there, and run code that waits for the lock."""
     result = subprocess.run(
         [sys.executable, "-c", COLLECTED],
         capture_output=True,
@@ -91,7 +91,7 @@ def test_a_sequencer_gives_all_members_one_order(loss: float) -> None:
 
 
 def test_the_last_message_is_recovered_by_the_tail_probe() -> None:
-    """NAK-01, NAK-02: the last message is lost and nothing is sent after it."""
+    """NAK-01, NAK-02: the last message is lost and nothing is sent afterwards."""
     net = Net(2, heartbeat_ns=10**12, suspect_ns=10**15)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == 1
     net.engines[0].send(b"last")
@@ -152,7 +152,7 @@ def test_unicasts_arrive_in_order_at_one_member_only() -> None:
 
 @pytest.mark.parametrize("deliver_own", [True, False])
 def test_a_message_to_oneself_is_delivered(deliver_own: bool) -> None:
-    """DIG-08: also to a member that is not delivered its own multicasts: a message to it alone is none."""
+    """DIG-08: also to a member that is not delivered its own multicasts: a message to that member alone is none."""
     net = Net(1, deliver_own=deliver_own)
     large = random.Random(1).randbytes(200_000)
     assert net.engines[0].send(b"a", to=net.ids[0]) == SENT
@@ -253,7 +253,7 @@ def test_global_seqnos_are_dense() -> None:
 
 
 def test_a_sender_knows_which_packets_the_sequencer_has_not_put_in_order() -> None:
-    """SEQ-08, SEQ-24: a member that stops waits until its own messages, which it keeps by their seqno, have been put in
+    """SEQ-08, SEQ-24: a member that stops waits until its own messages, kept by their seqno, have been put in
     order: this falls to 0."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: dst == 0
@@ -340,7 +340,7 @@ def test_a_message_is_a_frozen_value() -> None:
 
 
 def test_messages_left_in_an_open_packet_count_as_unsent() -> None:
-    """The driver transmits a rest only while there is one: else the last message of a burst would stay where it is."""
+    """The driver transmits a rest only while there is one: else the last message of a burst would stay unsent."""
     net = Net(2, packet=512)
     net.run(1)
     engine = net.engines[0]

@@ -1,4 +1,4 @@
-"""The engine when one of its bounds is hit: it counts, drops as far as it must, and continues."""
+"""The engine when one of its bounds is hit: the engine counts, drops as far as it must, and continues."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_more_open_messages_than_places_are_dropped_while_views_wait_for_the_app
         net.step(take=False)
     net.take(0)
     dropped = counted(net, 0, "drop_partial_message")
-    assert dropped > places  # those that had a place, at the newest view, and before it the one that found none
+    assert dropped > places  # those that had a place, at the newest view, and before that the one that found none
     net.install([0, 1], sequencer=-1, tag=9, marker=9)
     net.take(0)
     assert net.markers[0][-1] == 9 and counted(net, 0, "drop_partial_message") == dropped + 1

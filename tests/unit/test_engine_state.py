@@ -57,7 +57,7 @@ def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
 
 
 def test_state_and_control_frames_pass_a_full_window_and_a_closed_gate():
-    """FLU-03: only messages from above wait; the closing of a view, and the state that it carries, lie below both."""
+    """FLU-03: only messages from above wait; the closing of a view, and its transfer of state, lie below both."""
     net = Net(2, window=32 << 10)
     while net.engines[0].send(bytes(1000)) == SENT:
         pass

@@ -168,7 +168,7 @@ def test_a_joiner_starts_at_the_cut() -> None:
     feed(net, {0: messages(1, 20)}, steps=50)
     for engine in net.engines[:2]:
         engine.gate_close()
-    # The third engine plays the joiner: it has no view before.
+    # The third engine plays the joiner, which has no view before.
     joiner = net.engines[2]
     joiner.close_view(None, 9)
     net.got[2].clear()
@@ -363,9 +363,9 @@ def test_messages_of_one_byte_that_take_more_memory_than_the_ring_are_sent_again
         sent.append(b"%c" % (len(sent) % 256))
     assert len(sent) > 2000
     net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
-    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=1, tag=2)  # it forwards again
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=1, tag=2)  # the first one forwards again
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
-    change_view(net, [0, 2], [0, 2], sequencer=1, tag=3)  # it is the sequencer itself
+    change_view(net, [0, 2], [0, 2], sequencer=1, tag=3)  # the first one is the sequencer itself
     net.run(200)
     assert of_sender(net, 0, 2) == sent == of_sender(net, 2, 2)
 
@@ -570,7 +570,7 @@ def test_packets_go_to_a_group_by_multicast_and_to_one_that_is_alone_by_unicast(
     net = Net(3)
     assert [engine.targets() for engine in net.engines] == [([], True)] * 3
     change_view(net, [0, 2], [0, 2], sequencer=-1, tag=2)
-    assert net.engines[0].targets() == ([b"\3"], False)  # it alone has to get them
+    assert net.engines[0].targets() == ([b"\3"], False)  # the third alone has to get them
     assert net.engines[2].targets() == ([b"\1"], False)
     net.engines[2].close_view(None, 9)
     assert net.engines[2].targets() == ([], False)

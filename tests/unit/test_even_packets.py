@@ -52,7 +52,7 @@ def test_one_message_of_another_length_brings_offsets_and_a_part_of_one_does_not
 @pytest.mark.parametrize("packet", [512, 1472, 65_000])
 @pytest.mark.parametrize("seed", range(8))
 def test_runs_of_equal_messages_between_others_arrive_as_they_were_sent(packet, seed):
-    """A message that would fit but for the offsets that it makes necessary is split."""
+    """A message that would fit but for the offsets that come with it is split."""
     rng = random.Random(seed)
     sizes = [
         size for _ in range(120) for size in [rng.choice((0, 1, 8, 64, 65, 300, packet - 90))] * rng.randrange(1, 30)
@@ -71,7 +71,7 @@ def test_runs_of_equal_messages_between_others_arrive_as_they_were_sent(packet, 
 
 
 def test_a_packet_is_full_though_its_last_message_made_offsets_necessary():
-    """20 messages leave 99 bytes: a message of 90 would fit if it needed no offsets. Part of it goes."""
+    """20 messages leave 99 bytes: a message of 90 would fit without offsets. Part of it goes."""
     net = Net(2)
     send_singly(net.engines[0], [bytes(64)] * 20 + [bytes(90)])
     first, second = packets_of(net)
@@ -103,7 +103,7 @@ def test_messages_that_a_view_change_sends_again_take_no_more_packets_than_befor
 
 @pytest.mark.parametrize("even", [False, True])
 def test_messages_of_packets_that_are_even_or_not_are_sent_again_in_the_next_view(even):
-    """The sequencer fell before it had ordered them."""
+    """The sequencer fell before these were ordered."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: src == 0 or dst == 0
     sent = [bytes([k]) * (64 if k < 20 or even else 65) for k in range(40)]

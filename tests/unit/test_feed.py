@@ -152,7 +152,7 @@ def test_a_value_that_the_codec_cannot_read_is_counted_and_is_absent(make):
     assert made.counters.malformed == 2
 
 
-def test_who_takes_the_state_slowly_holds_up_no_update(make):
+def test_a_joiner_that_takes_the_state_slowly_holds_up_no_update(make):
     made = make()
     made.publish("tea", 1)
     pieces = []

@@ -313,7 +313,7 @@ def test_a_frame_with_a_changed_value_gives_a_frame_or_the_one_error(data):
 
 
 def places(value):
-    """Every list and object in it, with the keys of their contents."""
+    """Every list and object in a frame, with the keys of their contents."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
 

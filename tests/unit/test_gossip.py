@@ -167,7 +167,7 @@ def test_a_gossip_that_others_have_not_seen_collects_nothing_and_is_passed_on_wi
 
 
 def test_a_crashed_member_does_not_keep_a_gossip_alive() -> None:
-    """E-10: the member would never leave not-seen; the view says that it is gone."""
+    """E-10: the member would never leave not-seen; the view says so."""
     one = member(3, m2=25)
     assert one.received(GossipMessage(2, 1, 1, {2: span(1, 25, 25)}, (2, 3), (1, 4)), 3, 0)[1:] == [Collect(2, 15)]
 
@@ -615,7 +615,7 @@ def test_votes_are_refused_if_nobody_knows_all_members() -> None:
         Gossiper(1, Sample(1, [2], settings, 0, Dice(1)), settings, Held(), 0, Dice(1))
 
 
-# ---- all of it
+# ---- all together
 
 
 def test_the_same_seeds_give_the_same_run_and_others_another() -> None:

@@ -192,7 +192,7 @@ def test_survivors_messages_are_delivered_in_their_view_when_the_sequencer_crash
 
 
 def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
-    """It got a place, and sent nothing with it that a survivor has: others' later messages are delivered."""
+    """The member got a place, and no survivor has its packet: others' later messages are delivered."""
     net = group(4)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 3 and kind(datagram) == DATA
@@ -211,7 +211,7 @@ def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
 
 
 def one_without_a_place() -> Net:
-    """Member 1 of three sends a message, and hears of no place for it."""
+    """Member 1 of three sends a message, and hears of no place."""
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT
@@ -228,7 +228,7 @@ def test_messages_placed_by_the_cut_are_transitional_only_if_a_member_was_lost()
 
 
 def test_packets_without_a_place_when_the_gates_close_wait_for_the_view() -> None:
-    """It may arrive before or after packets that have one, and is delivered after them everywhere."""
+    """Such a packet may arrive before or after packets with a place, and is delivered after them everywhere."""
     net = one_without_a_place()
     net.run(2)
     net.engines[1].gate_close()
@@ -301,7 +301,8 @@ def test_only_a_members_own_places_are_given_back() -> None:
 
 
 def test_a_packet_whose_place_is_past_is_dropped_and_its_senders_right_one_is_taken() -> None:
-    """Only a faulty member, or somebody in its name, sends one; it would block the stream of that member for ever."""
+    """Only a faulty member, or somebody in its name, sends one, which would block the stream of that member for
+    ever."""
     net = group(3)
     net.run(5)
     net.engines[0].send(b"at place 1")

@@ -24,7 +24,7 @@ SECOND_MS = 1000
 
 
 class Stream:
-    """Members among which the first sends as much as it may; each application's consumption is bounded."""
+    """Members among which the first sends all that its credit allows; each application's consumption is bounded."""
 
     def __init__(self, n: int, **settings: object) -> None:
         self.net = Net(n, window=1 << 16, **settings)
@@ -125,7 +125,7 @@ def test_a_member_whose_own_application_takes_nothing_names_itself():
     assert set(stream.reports[0]) == {("stuck", 0)} and stream.reports[1:] == [[], []]
 
 
-def test_who_sends_by_way_of_the_sequencer_names_the_receiver_that_holds_that_one_up():
+def test_a_sender_by_way_of_the_sequencer_names_the_receiver_that_holds_the_sequencer_up():
     stream = Stream(4, sequencer=0)
     stream.run(4 * SECOND_MS, {2: 4}, senders=(0, 1))
     assert stream.reports[0] == stream.reports[2] == [("slow", 2)]
@@ -199,7 +199,7 @@ def test_a_stall_is_over_when_its_member_takes_again():
     assert member == 2 and ms <= SECOND_MS // 2, "counted anew"
 
 
-def test_who_sends_by_way_of_the_sequencer_waits_for_the_member_for_which_that_one_waits():
+def test_a_sender_by_way_of_the_sequencer_waits_for_the_member_for_which_the_sequencer_waits():
     stream = Stream(4, sequencer=0)
     stream.run(4 * SECOND_MS, {2: 0}, senders=(0, 1))
     assert [[member for member, _ in stalls(stream.net, i)] for i in (0, 1)] == [[2], [2]]

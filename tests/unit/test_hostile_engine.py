@@ -56,7 +56,7 @@ def test_another_member_serves_only_requested_packets():
     assert net.got[0] == [] and counters(net)["drop_address"] == 1
     net.drop = lambda src, dst, lane, datagram: src == 1 and dst == 0 and datagram[2] == forge.DATA
     assert net.engines[1].send(b"real") == SENT
-    net.run(60)  # 100 asks 101 in vain, and then 102, which has it
+    net.run(60)  # 100 asks 101 in vain, and then 102, which has the packet
     assert net.got[0] == [(101, b"real")]
 
 
@@ -175,7 +175,8 @@ def test_small_packets_that_are_never_stable_hold_no_slabs_of_others():
 
 @pytest.mark.parametrize("what", ["group", "unicast", "forward"])
 def test_few_small_packets_hold_few_slabs_when_each_comes_alone(what):
-    """The stream is idle after each one, and the delivery queue, or the sequencer's own stream, holds it on."""
+    """The stream is idle after each one, and the delivery queue, or the sequencer's own stream, holds on to the
+    rest."""
     net = Net(3, slabs_max=64, sequencer=0 if what == "forward" else -1)
     net.step()
     before = counters(net)["slabs_in_use"]
@@ -297,7 +298,7 @@ def test_a_member_without_slabs_says_so_and_if_it_lasts_the_others_are_told():
         net.engines[1].send(bytes(1300))
         net.step(take=False)
         net.take(1)
-        net.take(2)  # the application of 100 takes nothing: it is the receiver of both, and its pool is full
+        net.take(2)  # the application of 100 takes nothing: 100 receives from both, and its pool is full
         for rank, engine in enumerate(net.engines):
             told[rank] |= {each for each in engine.reports() if isinstance(each, SlabsExhausted | MemberStarved)}
         if number == 500:
@@ -402,7 +403,7 @@ def test_a_member_takes_no_places_that_are_past():
 
 
 def test_a_member_that_keeps_its_places_without_using_them_is_reported_by_name():
-    """It asks twenty times. Another member's message waits behind its places until it is gone."""
+    """The member asks twenty times. Another's message waits behind its places until its exclusion."""
     net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS)
     for number in range(1, 21):
         net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 4096), b"\3", net.now)
@@ -424,7 +425,7 @@ def test_a_request_is_not_answered_while_too_many_answers_are_open():
 
 @pytest.mark.parametrize(("ring_packets", "least"), [(16, 10), (2048, 400)], ids=["of packets", "of bytes"])
 def test_a_member_gives_back_its_places_though_its_window_is_full(ring_packets, least):
-    """Its receivers take nothing. They would wait for its places besides, and exclude it."""
+    """Its receivers take nothing. They would wait for its places besides, and exclude that member."""
     net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS, ring_packets=ring_packets)
     net.take = lambda i: None
     sent = 0

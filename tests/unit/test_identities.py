@@ -1,4 +1,4 @@
-"""Identities and the list of those who may be members: what is signed, what is refused, and the files."""
+"""Identities and the list of those who may be members: signed and refused frames, and the files."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_view_is_signed_by_its_maker_and_each_member_checks_the_others():
     b, view = party.knows["b"], party.view("a", "b")
     assert b.forged(view, ()) == b.strangers(view, {}) == ""
     assert b.forged(load(dump(view)), ()) == ""
-    # What differs by subgroup, or by the member that serves it, is not signed; all else is.
+    # Fields that differ by subgroup, or by the serving member, are not signed; all others are.
     assert not b.forged(replace(view, attempt=(3, 1), survivors=(1, 2), cut=(1,), proof=bytes(16)), ())
     for change in (
         {"members": view.members[:1]},
@@ -319,7 +319,7 @@ def test_keygen_makes_an_identity_and_prints_its_line(tmp_path):
     path = str(tmp_path / "id")
     command = [sys.executable, "-m", "seqcast", "keygen", path, "--identity"]
     made = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    (line,) = made.stdout.splitlines()  # `>> members` adds it to the list
+    (line,) = made.stdout.splitlines()  # `>> members` appends that to the list
     assert made.returncode == 0 and line.endswith(" NAMES") and "copy the file nowhere else" in made.stderr
     (read,) = identities.read_list(listed(tmp_path, line))
     assert read.public == importlib.import_module("seqcast.net.secure").Ed25519(identities.read_identity(path)).public

@@ -419,7 +419,7 @@ def test_a_key_is_added_on_a_line_of_its_own_by_a_new_file(tmp_path, made, end):
     link.symlink_to(made)
     with open(made, "rb") as before:
         added = keys.add(str(link))
-        assert before.read() == text  # a member that reads it finds a whole file
+        assert before.read() == text  # a reader finds a whole file
     assert [key.number for key in keys.read(made)] == [first.number, added] and keys.read(made)[0] == first
     assert Path(made).read_bytes().startswith("# für alle\n".encode())
     assert stat.S_IMODE(os.stat(made).st_mode) == 0o600 and link.is_symlink()

@@ -24,7 +24,7 @@ F = Forger(7)
 DATA, ACK, NAK, RECORD = 1, 4, 5, 14
 HEADER, PACKET_MAX, AGAIN_MAX, ADDRESS_MAX, BORROWED_MAX = 40, 65_000, 1024, 28, 64
 PACKET, FILLS = 1472, 1384
-"""Bytes of a packet, and of a message that fills it."""
+"""Bytes of a packet, and of a message that fills one."""
 FIRST = View(ViewId(2, 100, (1, 100)), (Member("a", 100, b"1"),))
 ORDERS = ["records", "sequencer", "grant", "total-1999", "causal", "fifo"]
 
@@ -129,7 +129,7 @@ def test_a_message_as_large_as_its_receiver_takes_is_delivered(size: int, bytes_
 
 
 def least(accepts: typing.Callable[[int], bool], most: int) -> int:
-    """The least limit with which it is accepted."""
+    """The least limit with which the message is accepted."""
     low = 0
     while low < most:
         middle = (low + most) // 2
@@ -326,7 +326,7 @@ def test_as_many_gaps_as_a_request_names_and_more_are_repaired(gaps: int) -> Non
 
 @pytest.mark.parametrize("turns", [63, 64, 65, 130])
 def test_a_record_of_as_many_entries_as_it_holds_and_more_is_one_order(turns: int) -> None:
-    """Two members take turns, and the sequencer hears of all of it at once."""
+    """Two members take turns, and the sequencer hears of all messages at once."""
     net, entries = group("records", 3), []
     net.run(5)
     kept: list[tuple[int, bytes]] = []
@@ -419,7 +419,7 @@ def test_seqnos_pass_32_bits(order: str) -> None:
 
 
 def test_a_sender_has_its_window_after_65536_bursts() -> None:
-    """It states a claim after each, and the wire has 16 bits for it."""
+    """The sender states a claim after each, in 16 bits of the wire."""
     never = 10**15
     quiet = {"heartbeat_ns": never, "suspect_ns": 4 * never, "suspect_ns_max": 4 * never}
     net = Net(2, window=48_000, share=6_000, room=54_000, ack_bytes=1, ack_delay_ns=1000, **quiet)
@@ -427,7 +427,7 @@ def test_a_sender_has_its_window_after_65536_bursts() -> None:
     sender, receiver = net.engines
 
     def burst(most: int) -> tuple[int, bytes]:
-        """How many messages its credit allows, and with which claim they leave; then it has new credit."""
+        """How many messages its credit allows, and with which claim they leave; new credit follows."""
         sent, claim = 0, b""
         while sent < most and sender.send(bytes(3200)) == SENT:
             sent += 1
@@ -442,7 +442,7 @@ def test_a_sender_has_its_window_after_65536_bursts() -> None:
 
     for _ in range(1 << 16):
         assert burst(1)[0] == 1
-        net.now += 1000  # now it is silent for as long as an ack may be delayed
+        net.now += 1000  # now a silence as long as the delay of an ack
         sender.tick(net.now)
     share, claim = burst(99)
     assert claim == b"\0\0"

@@ -95,7 +95,7 @@ def test_survivors_deliver_the_same_in_a_view_in_which_a_member_falls(order: Ord
     net.check(survivors, whole=False)
     for i in survivors:
         assert in_order(net, survivors[0], i) == [text for text in net.sent[i] if text not in net.beside]
-    if order.prefix and fallen != net.sequencer:  # it may have ordered messages that nobody else has; so may a sender
+    if order.prefix and fallen != net.sequencer:  # only that one, or a sender, may have ordered more
         for i in [None] if order.total else survivors:
             one, other = (in_order(net, at, i) for at in (fallen, survivors[0]))
             assert one == other[: len(one)]

@@ -37,7 +37,7 @@ class Bounded(Net):
         return self.rng.random() < self.loss
 
     def busy(self, ms: int, to: int = 0) -> None:
-        """The first member sends to all as much as it may, and to one of them."""
+        """The first member sends to all, and to one of them, all that its credit allows."""
         for _ in range(ms):
             for target in {0, to}:
                 while self.engines[0].send(bytes(500), to=target) == SENT:

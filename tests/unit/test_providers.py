@@ -117,7 +117,7 @@ def test_if_all_that_have_the_chosen_state_crash_one_of_the_others_is_chosen():
     before.check()
     later = plan([e, d], lacking(e, d), before, NEXT + 1)
     assert later.labels[0] == WHOLE and later.providers == (Provision(d.id, e.id, NEXT + 1),)
-    had_it = plan([e, f, d], lacking(d), before, NEXT + 1)  # e has taken it over
+    had_it = plan([e, f, d], lacking(d), before, NEXT + 1)  # e has taken the state over
     assert had_it.labels[:2] == (WHOLE, WHOLE) and had_it.providers[0].joiner == d.id
 
 

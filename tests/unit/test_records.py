@@ -84,7 +84,7 @@ def test_a_member_that_lacks_the_record_or_the_packet_delivers_neither_that_nor_
 @pytest.mark.parametrize("window", range(20_000, 22_400, 300))
 def test_records_need_no_credit_that_the_sequencers_own_packets_have_used_up(window: int) -> None:
     """The sequencer's window is full of its own packets, which nobody acknowledges: those of others are ordered,
-    however little of it the last packet has left."""
+    however little of the window the last packet has left."""
     net = group(3, window=window)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 0 and kind(datagram) == ACK
@@ -123,7 +123,7 @@ def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [400, 6000])
 def test_survivors_messages_are_delivered_in_their_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
-    """The cut orders it, the same everywhere, before the view that follows."""
+    """The cut orders such a message, the same everywhere, before the next view."""
     net = group(4, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
     traffic.until_crash(b"of the sequencer")
@@ -199,7 +199,7 @@ def test_only_a_sequencer_that_fell_makes_messages_without_a_record_transitional
 
 
 def test_a_sequencer_whose_gate_has_closed_records_nothing_more() -> None:
-    """It has said where its stream ends: later packets are in the order of the cut."""
+    """The end of its stream is fixed: later packets are in the order of the cut."""
     net = group(3)
     net.run(5)
     last = net.engines[0].gate_close()
@@ -239,7 +239,7 @@ def test_an_impossible_record_is_dropped(counter: str, datagram: bytes) -> None:
 
 @pytest.mark.parametrize("mechanism", [0, 1])
 def test_an_order_without_records_accepts_none(mechanism: int) -> None:
-    """Its members would read messages in it."""
+    """The members would read it as one with messages."""
     net = Net(3, sequencer=mechanism - 1)
     net.engines[1].receive(record((2, 1)), bytes([1]), net.now)
     assert net.engines[1].counters()["drop_field"] == 1 and net.engines[1].stream(0)[1] == 0

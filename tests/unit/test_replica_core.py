@@ -29,7 +29,7 @@ def take(log, payload, transitional=False):
 
 
 def joiner_of(log):
-    """A log with the state of this one, as it joins."""
+    """A log with the state of this one, as after a join."""
     written = io.BytesIO()
     log.snapshot(written.write)
     written.seek(0)
@@ -184,7 +184,7 @@ def test_answers_are_kept_until_the_caller_has_them_and_no_longer():
     assert log.answer(1, 999) is None
 
 
-def test_who_was_silent_longest_is_forgotten_and_not_applied_twice(monkeypatch):
+def test_the_origin_that_was_silent_longest_is_forgotten_and_not_applied_twice(monkeypatch):
     monkeypatch.setattr(logs, "ORIGINS_MAX", 2)
     log = Log(Counting())
     for origin in (1, 2, 1, 3):

@@ -99,7 +99,7 @@ def test_damage_before_a_later_sync_is_not_a_torn_end_and_is_refused(tmp_path):
         flipped = bytearray(data)
         flipped[place] ^= 1
         file.write_bytes(flipped)
-        if place >= ends[2]:  # of the last sync: nothing shows that it was done
+        if place >= ends[2]:  # of the last sync: nothing shows that this was done
             assert total_of(path) == 21
             continue
         with pytest.raises(ConfigError, match=r"damaged") as caught:

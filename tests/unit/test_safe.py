@@ -52,7 +52,7 @@ def test_nothing_is_delivered_anywhere_before_every_member_has_it_in_order(order
 
 
 def test_a_sender_that_lacks_the_record_of_its_own_packet_holds_it_back_at_every_member() -> None:
-    """Alone with its packet, it would deliver it in another place."""
+    """A member that alone has the packet would deliver it in another place."""
     net = group("records")
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and datagram[2] == RECORD
@@ -75,7 +75,8 @@ def test_an_idle_group_delivers_within_a_few_hops_and_half_a_delay_of_acks(order
 def test_a_member_that_falls_has_delivered_nothing_that_survivors_do_not_deliver_in_its_place(
     order: str, seed: int
 ) -> None:
-    """Whatever it is, and whoever heard of it last. Undecided messages are transitional, and the same for survivors."""
+    """Whatever the verdict is, and whoever heard last. Undecided messages are transitional, and the same for
+    survivors."""
     net, rng = group(order, 4, window=30_000), random.Random(seed)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
     for number in range(rng.randrange(50, 200)):

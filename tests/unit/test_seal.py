@@ -172,8 +172,8 @@ def test_the_secrets_of_the_file_are_replaced_while_engines_run():
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_who_sends_much_that_does_not_open_is_not_tried_any_more_and_stops_nobody_else(recorded):
-    """To open a datagram in vain takes ten times as long as to drop it unopened."""
+def test_a_sender_of_much_that_does_not_open_is_not_tried_any_more_and_stops_nobody_else(recorded):
+    """To open a datagram in vain takes ten times as long as a drop unopened."""
     net, joiner, stranger = Net(2, **seal()), make_engine(7, **seal(7)), bytes([99])
     tried = "drop_replay" if recorded else "drop_key"
     forged = forge.sealed_outside(forge.Forger(TAG).control(net.ids[0], b"{}"), 1)
@@ -321,7 +321,7 @@ def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
     kinds = Counter()
     for _, _, datagram in net.sent:
         claimed = bytearray(datagram)
-        claimed[12] = 3  # sealed by the third member, which it was not
+        claimed[12] = 3  # as if the third member had sealed the datagram
         before = net.engines[1].counters()
         assert net.engines[1].receive(bytes(claimed), bytes([1]), net.now) == 0
         after = net.engines[1].counters()

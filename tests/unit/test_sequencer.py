@@ -82,7 +82,7 @@ def test_one_member_multicasts_for_all_and_its_seqnos_are_the_order_of_the_group
 
 
 def test_a_multicast_goes_to_the_sequencer_as_a_forward_and_a_unicast_passes_it_by() -> None:
-    """SEQ-11, SEQ-12, SEQ-15 to SEQ-17, SEQ-19: the sequencer multicasts the forward, as it is, with the header of
+    """SEQ-11, SEQ-12, SEQ-15 to SEQ-17, SEQ-19: the sequencer multicasts the forward, unchanged, with the header of
     data, and each receiver delivers it as its original sender's. The sequencer's own message goes out at once."""
     net = Watched(3)
     net.run(5)
@@ -140,7 +140,7 @@ def test_ordered_packets_are_requested_from_and_resent_by_the_sequencer_and_are_
     assert net.engines[1].send(b"from 1") == SENT
     net.run(100)
     assert lost and (lost[0].src, lost[0].sender, lost[0].origin_rank) == (0, net.ids[0], 1)
-    # Members 0 and 1 had delivered it, with its sender restored, when member 2 asked for it.
+    # Members 0 and 1 had delivered the packet, with its sender restored, when member 2 asked.
     naks = net.of(NAK)
     assert naks and {(nak.src, nak.dst, *nak.asked_of) for nak in naks} == {(2, 0, net.ids[0], 0)}
     again = [packet for packet in net.of(DATA) if packet.dst == 2 and packet.seqno == 1][1:]
@@ -229,7 +229,7 @@ def test_a_forward_at_a_member_that_is_not_the_sequencer_is_an_error_and_goes_no
     assert after["drop_field"] == before["drop_field"] + 3
     assert (after["stamped"], after["messages_delivered"]) == (before["stamped"], before["messages_delivered"])
     assert net.got == [[], [], []]
-    net.run(100)  # it is sent again, to the sequencer, and ordered once
+    net.run(100)  # sent again, to the sequencer, and ordered once
     assert net.got == [[(net.ids[1], b"astray")]] * 3
     assert [engine.counters()["stamped"] for engine in net.engines] == [1, 0, 0]
 

@@ -55,7 +55,7 @@ def test_the_largest_size_that_passes_is_known_to_all_members_and_reported_once_
     assert len(largest) == 3, "chance loses datagrams too"
 
 
-def test_who_answers_nothing_says_nothing_about_its_path():
+def test_a_member_that_does_not_answer_says_nothing_about_its_path():
     net = Paths()
     net.run(KNOWN_MS)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == SIZED
@@ -267,7 +267,7 @@ def test_own_packets_of_a_larger_ring_are_all_counted():
 
 
 @pytest.mark.parametrize("sequencer", [0, 1])
-def test_who_has_filled_a_ring_waits_though_messages_that_are_sent_again_had_a_larger_one(sequencer: int):
+def test_a_sender_with_a_full_ring_waits_though_messages_that_are_sent_again_had_a_larger_one(sequencer: int):
     net, _ = narrowed(sequencer)
     net.drop = lambda src, dst, lane, datagram: False
     net.run(500)

@@ -17,7 +17,8 @@ SLOW_NS = 500 * MS
 
 
 class Group:
-    """Members of which the first sends as much as it may, in messages of these lengths, each with its number."""
+    """Members of which the first sends all that its credit allows, in messages of these lengths, each with its
+    number."""
 
     def __init__(self, n: int = 4, lengths: tuple[int, ...] = (1000,), **settings: object) -> None:
         self.net = Net(n, window=1 << 16, **{"slow_ns": SLOW_NS, "skips": True, **settings})

@@ -1,4 +1,4 @@
-"""The memory of received packets: the packets that credit allows fit, and a want of it that passes only delays."""
+"""The memory of received packets: the packets that credit allows fit, and a passing want of memory only delays."""
 
 import pytest
 from engines import MS, Net, make_engine
@@ -55,7 +55,8 @@ def starving(taking):
 
 
 def test_a_member_that_goes_on_taking_is_not_slow_though_it_wants_slabs():
-    """Packets beyond its gaps do not take the slabs that would fill them, and it gets everything in the end."""
+    """Packets beyond its gaps do not take the slabs that would fill these, and the member gets everything in the
+    end."""
     told = starving(lambda step: step % 200 == 0)
     assert told[0] == {SlabsExhausted()}, "it warns"
     assert told[2] == set(), "and nobody excludes it"
@@ -69,7 +70,7 @@ def test_a_member_that_wants_slabs_and_takes_nothing_is_slow():
 @pytest.mark.parametrize("members", [2, 3, 20])
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_the_windows_of_all_senders_fit_into_the_slabs(slabs_max, members, order):
-    """However large the buffer of the socket is. A packet of 16 KiB and more stays where it was received: in a slab."""
+    """However large the buffer of the socket is. A packet of 16 KiB and more stays in its slab."""
     config = Config(slabs_max=slabs_max, window_bytes=1 << 30)
     granted = capacity(config, 1 << 30)
     infos = [

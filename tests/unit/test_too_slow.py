@@ -16,8 +16,8 @@ HEARTBEAT = 7
 
 
 class Group:
-    """Members among which the first sends as much as it may. Each application takes this many bytes in each ms; None:
-    all at once; LOADS: it works on the state."""
+    """Members among which the first sends all that its credit allows. Each application takes this many bytes in each
+    ms; None: all at once; LOADS: work on the state."""
 
     def __init__(self, n: int, **settings: object) -> None:
         settings = {"slow_ns": SLOW_NS, **settings}
@@ -48,8 +48,8 @@ class Group:
             self.told[i].append((self.net.now // MS, self.slow()[i]))
 
     def work(self, ms: int, rates: dict[int, int]) -> None:
-        """The first sends as much as it may. Each application takes all that waits, number 2 a KB at a time, and then
-        works on that: on so many bytes in each ms; those without a rate take no time."""
+        """The first sends all that its credit allows. Each application takes all that waits, number 2 a KB at a time,
+        and then works on that: on so many bytes in each ms; those without a rate take no time."""
         net, free = self.net, dict.fromkeys(rates, 0)
         for _ in range(ms):
             net.send_all((0,), MS)

@@ -113,7 +113,7 @@ def test_broadcasts_wait_for_the_next_expected_id_and_those_that_come_twice_are_
 
 
 def test_the_sequencer_says_with_which_id_the_view_begins_until_all_have_acknowledged_it() -> None:
-    """TOT-12, E-08: it is repeated, first to all, then to those alone that have not answered."""
+    """TOT-12, E-08: the announcement is repeated, first to all, then to those alone that have not answered."""
     net = Watched(3)
     net.lose = lambda packet: packet.kind == (TOTAL, NEW_VIEW_ACK) and packet.src == 2
     net.run(400)
@@ -180,7 +180,7 @@ def test_a_member_that_hears_the_first_id_after_the_cut_delivers_nothing_before_
 
 
 def test_members_that_never_heard_the_first_id_deliver_the_same_at_the_cut() -> None:
-    """The VIEW implies it."""
+    """The VIEW implies that."""
     net = Watched(4)
     net.lose = lambda packet: packet.kind == (TOTAL, NEW_VIEW) and packet.dst != 1
     for i in (0, 1, 2, 3):
@@ -241,7 +241,8 @@ def lost_tail(net: Watched, lost: set[int], reach: int = 2, first: bool = True) 
 
 
 def test_a_lost_end_is_sent_again_unasked_to_the_member_that_did_not_acknowledge_it() -> None:
-    """TOT-20: nobody can miss it, so the sequencer sends its last broadcast again, which shows the rest as a gap."""
+    """TOT-20: a lost end leaves no gap, so the sequencer sends its last broadcast again, which shows the rest as a
+    gap."""
     net = settled(3)
     lost_tail(net, {3, 4, 5})
     while len(net.got[2]) < 5:
@@ -255,7 +256,7 @@ def test_a_lost_end_is_sent_again_unasked_to_the_member_that_did_not_acknowledge
 
 
 def test_a_member_that_acknowledged_the_last_broadcast_by_itself_does_not_get_it_again() -> None:
-    """SEQ_ACK: it has the end, behind a gap, and requests the missing packets."""
+    """SEQ_ACK: the member has the end, behind a gap, and requests the missing packets."""
     net = settled(3, ack_delay_ns=2 * MS)
     gap = {"closed": False}
     net.lose = lambda packet: not gap["closed"] and packet.dst == 2 and packet.kind == DATA and packet.id in (2, 3)
@@ -263,7 +264,7 @@ def test_a_member_that_acknowledged_the_last_broadcast_by_itself_does_not_get_it
         assert net.engines[0].send(b"%d" % k) == SENT
         net.run(1, 100_000)
         if not k:
-            net.run(4)  # it is acknowledged, and nothing more until the gap is closed
+            net.run(4)  # acknowledged, and nothing more until the gap is closed
     net.run(30)
     assert {(each.src, each.dst, each.id) for each in net.of((TOTAL, SEQ_ACK))} == {(2, 0, 5)}
     assert len([packet for packet in net.of(DATA) if packet.dst == 2 and packet.id == 5]) == 1

@@ -1,4 +1,4 @@
-"""The joiner's transfer of state and the messages that it holds meanwhile, fed by hand."""
+"""The joiner's transfer of state and the messages held meanwhile, fed by hand."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ TAG = FIRST.view_id.tag
 
 
 def batches(*messages):
-    """The deliveries of the second of two members; each message: to it alone, or to the group."""
+    """The deliveries of the second of two members; each message: to that one alone, or to the group."""
     net = Net(2)
     for text in messages:
         net.engines[0].send(text, to=net.ids[1] if text.startswith(b"to b") else 0)
@@ -73,7 +73,7 @@ def transfer(backlog_bytes=1 << 20):
 
 
 def receive(machine, pieces, now=1):
-    """Feeds the bytes of a giver as they fit; the machine's answers to all of it."""
+    """Feeds the bytes of a giver as they fit; the machine's answers to all bytes."""
     effects, data = [], b"".join(bytes(piece) for piece in pieces)
     while data and machine.receiving:
         incoming = machine.incoming
@@ -171,7 +171,7 @@ def test_a_state_that_arrives_whole_is_loaded_and_held_messages_are_delivered():
     assert machine.told(StateHeld(TAG), 2) == [LoadState()]
     (deliver,) = machine.loaded(3)
     assert list(deliver.items) == [FIRST] and machine.inside and machine.due() == NEVER
-    assert machine.delivered(SECOND, 4) == [Deliver(type(deliver.items)([SECOND]))]  # it was on its way to the backlog
+    assert machine.delivered(SECOND, 4) == [Deliver(type(deliver.items)([SECOND]))]  # on its way to the backlog
 
 
 def test_the_application_that_is_quicker_than_the_boundary_waits_for_it():

@@ -136,7 +136,7 @@ def sealed_by(who: str, piece: bytes, number: int) -> bytes:
 
 @pytest.mark.parametrize("who", ["the file", "another view", "the view, for one"])
 def test_pieces_by_different_secrets_make_no_datagram(who):
-    """Otherwise a process with the key file alone could put its bytes into what a member says in pieces."""
+    """Otherwise a process with the key file alone could put its bytes into a member's datagram in pieces."""
     member, forged, numbers = alone(100, 1), forge.Forger(7), itertools.count(1)
     member.know(2, secret_of(2), 1)
     own = forged.pieces(forged.control(101, b"x" * 100, 1), 101, 1, 5, 40)
@@ -200,7 +200,7 @@ def test_all_that_is_said_in_a_view_is_sealed_with_its_secret_and_the_rest_with_
     assert [is_sealed_inside(each) for each in sent_by(net.engines[0], net.now)] == [False]
 
 
-def test_who_has_the_file_alone_opens_nothing_of_a_view_and_is_not_told_of_another_key():
+def test_a_process_with_the_file_alone_opens_nothing_of_a_view_and_is_not_told_of_another_key():
     net = Net(2, **seal())
     net.engines[0].send(MESSAGE)
     (packet,) = sent_by(net.engines[0], net.now)
@@ -272,8 +272,8 @@ def test_two_views_whose_tags_share_the_bits_in_a_number_are_told_apart(entered)
     assert all(late.receive(each, b"\1", 500 * MS) for each in acks)
 
 
-def test_who_has_the_file_alone_can_send_only_frames_outside_views():
-    """No sign of life, no vote, nothing for the streams, and no frame as if it were a member."""
+def test_a_process_with_the_file_alone_can_send_only_frames_outside_views():
+    """No sign of life, no vote, nothing for the streams, and no frame as from a member."""
     member, forged = alone(100, 1), forge.Forger(7)
     numbers = itertools.count(1)
     inside = [forged.packet(each, 101, 1, 1) for each in (forge.DATA, forge.UNICAST, forge.FORWARD, forge.STATE)] + [
@@ -400,7 +400,7 @@ def test_a_frame_from_the_next_view_counts_once_before_and_after_that_view_is_en
 
 
 def test_numbers_that_a_former_member_has_used_leave_frames_for_outsiders_alone():
-    """It knows the secret of the view before, as those do whose frames have two tags."""
+    """A former member knows the secret of the view before, as those do whose frames have two tags."""
     member, other, forged = alone(100, 1), alone(101, 1), forge.Forger(7)
     for engine, rank in ((member, 100), (other, 101)):
         enter(engine, rank, 2, secret_of(2))
@@ -621,7 +621,7 @@ def test_the_members_of_a_view_and_nobody_else_have_its_secret_and_the_next_has_
 
 
 def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
-    """By one that has the key file, or was a member before: it can seal a VIEW, and wrap a secret."""
+    """By one that has the key file, or was a member before, and can seal a VIEW, and wrap a secret."""
     party = Party()
     second = party.made(2, (1, 3, 4))
     stranger = Party()
@@ -634,7 +634,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     assert "does not show" in c.fault(replace(second, proof=b""), party.known())
     assert "does not show" in c.fault(replace(second, members=second.members[:2]), party.known())
     assert "does not show" in c.fault(replace(second, view_id=replace(second.view_id, counter=3)), party.known())
-    # A member of the view can prove anything; that it is a, it cannot.
+    # A member of the view can prove anything but the identity of a.
     in_the_name_of_a = c.proven(replace(forged, closes=second.closes))
     assert "another key" in b.fault(in_the_name_of_a, party.known())
     assert "no secret" in c.fault(c.proven(replace(second, wraps=second.wraps[:1])), party.known())

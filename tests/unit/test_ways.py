@@ -32,7 +32,7 @@ class Mixed(Net):
         return [(each.member, each.multicast) for each in reports_of(self.engines[src], WayChanged)]
 
 
-def test_who_hears_no_multicast_of_a_member_gets_copies_and_no_link_counts_as_cut():
+def test_a_member_that_hears_no_multicast_of_another_gets_copies_and_no_link_counts_as_cut():
     net = Mixed()
     net.deaf = {(0, 1)}
     net.run(DEAF_MS)
@@ -59,7 +59,7 @@ def test_all_get_everything_without_requests_whichever_way_it_comes(settings):
     assert sum(engine.counters()["naks_sent"] for engine in net.engines) == before
 
 
-def test_who_hears_again_gets_both_for_two_heartbeats_and_then_multicasts_alone():
+def test_a_member_that_hears_again_gets_both_for_two_heartbeats_and_then_multicasts_alone():
     net = Mixed()
     net.deaf = {(0, 1)}
     net.run(DEAF_MS)
@@ -99,7 +99,7 @@ def test_a_member_that_neither_way_reaches_is_named_by_its_link():
     assert all(engine.links() == engine.links(True) == [] for engine in net.engines)
 
 
-def test_who_is_deaf_in_one_view_is_known_to_be_in_the_next():
+def test_a_member_that_is_deaf_in_one_view_is_known_to_be_so_in_the_next():
     net = Mixed()
     net.deaf = {(0, 1)}
     net.run(DEAF_MS)
@@ -153,8 +153,8 @@ def test_repeats_that_never_pass_are_few_while_no_size_is_known():
     assert in_vain(200) < 1.1 * Config().retransmit_bytes_per_s / 64 / 1472
 
 
-def test_who_spoke_last_in_a_view_is_the_first_target():
-    """It may wait for the answer."""
+def test_the_last_speaker_of_a_view_is_the_first_target():
+    """The speaker may wait for the answer."""
     net = Mixed(4)
     net.deaf = {(0, 1), (0, 2), (0, 3)}
     net.run(DEAF_MS)

@@ -1,4 +1,4 @@
-"""How group streams share the room of their receivers, who say it by acknowledgements or by gossip."""
+"""How group streams share the room of their receivers, who report by acknowledgements or by gossip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARE, ROOM, PACKET = 12_000, 120_000, 1472
 
 
 def charge(length: int) -> int:
-    """As the kernel charges a datagram against a receive buffer, and both sides count it."""
+    """The bytes that the kernel charges for a datagram in a receive buffer, as both sides count them."""
     if length == PACKET:
         return length + length // 50 + 64
     room = 512

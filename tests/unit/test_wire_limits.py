@@ -29,7 +29,8 @@ VALID = ("own", "stranger")
 
 
 def verdict(datagram: bytes) -> str:
-    """How the engine counts a datagram: as its own if it is valid, or as a stranger's where it names another sender."""
+    """How the engine counts a datagram: as valid of its own, or as a stranger's if the datagram names another
+    sender."""
     engine = make_engine(ME)
     before = engine.counters()
     engine.receive(datagram, b"\2", 0)
@@ -75,7 +76,7 @@ FIXED = {"crc": "of the datagram itself", "type": "LENGTHS has them", "flags": "
 """Fields that have no least and largest value."""
 
 FIELDS: dict[str, tuple[Make | bytes, int | None, int | None]] = {
-    # name: a datagram with it, or one made for a value of it; its least value; its largest
+    # name: a datagram with the field, or one made for a value; its least value; its largest
     "magic": (DATA_PACKET, forge.MAGIC, forge.MAGIC),
     "version": (DATA_PACKET, VERSION, VERSION),
     "group": (DATA_PACKET, F.group, F.group),
@@ -175,7 +176,7 @@ def test_the_tables_name_each_field_of_the_wire() -> None:
 
 
 SMALL = {
-    # a field of less than 64 bits without a largest value of its own; what happens there
+    # a field of less than 64 bits without a largest value of its own; the result there
     "claim": "test_limits.py: it wraps, and the newer of two claims is known nevertheless",
     "record_count": "a record has a second entry of the member for more",
     "heartbeat_held": "a heartbeat that was held for longer is not echoed",
