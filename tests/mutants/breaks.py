@@ -1,6 +1,6 @@
 """The breaks: each a wrong rule that somebody could have written, as a replacement of text.
 
-A break whose text is not there exactly once is an error: a break has to be written anew when the code changes. Where
+A break whose text is not there exactly once is an error: a break has to be written anew when the code changes. If
 two lines keep one rule, the break takes both.
 """
 

@@ -64,7 +64,7 @@ def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_wa
 
 
 @pytest.mark.parametrize("order", first_quick(["fifo", "records", "total-1999", "grant", "sequencer"]))
-def test_where_half_of_the_members_take_nothing_the_sender_is_fast_and_nobody_is_put_out(order):
+def test_if_half_of_the_members_take_nothing_the_sender_is_fast_and_nobody_is_put_out(order):
     def stop(world):
         for node in world.nodes[1:3]:
             node.slow_disk(world.clock.now + 2000 * MS)

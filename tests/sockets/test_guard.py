@@ -109,7 +109,7 @@ time.sleep(600)
         try:
             wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
             wait_until(lambda: all(group.counters()["guard_connections"] >= 2 for group in (a, b)))
-            gone = [group.counters()["guard_gone"] for group in (a, b)]  # d, where its port closed before the VIEW came
+            gone = [group.counters()["guard_gone"] for group in (a, b)]  # d, if its port closed before the VIEW came
             process.send_signal(signal.SIGSTOP)
             time.sleep(0.5)  # in which nothing must happen
             assert len(a.view.members) == len(b.view.members) == 3

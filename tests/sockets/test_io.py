@@ -59,7 +59,7 @@ def undisturbed(run):
 
 
 def _flushes_handed_over():
-    """How many, where thousands of packets wait to leave, and this thread transmits; unless another one was first."""
+    """How many, while thousands of packets wait to leave, and this thread transmits; unless another one was first."""
     n, payload = 0, bytes(450)
     with join(cluster(), "a", heartbeat_s=60, packet_bytes=512, gso=False, window_bytes=16 << 20) as group:
         before = group.counters()
@@ -161,7 +161,7 @@ def test_the_io_thread_looks_less_often_under_load():
 
 
 def test_the_io_thread_ends_the_sleep_of_a_caller_whose_time_it_covers():
-    """Nothing arrives where a member is alone, and a caller that comes back often has no timer of its own."""
+    """Nothing arrives at a lone member, and a caller that comes back often has no timer of its own."""
     with join(cluster(), "a", standby_s=0.05) as a, ThreadPoolExecutor(1) as pool:
         waits = pool.submit(lambda: [a.recv(timeout=0.12) for _ in range(10)])
         try:
@@ -310,7 +310,7 @@ FLUSH_S = 1.0
 
 
 def test_a_stream_of_single_sends_gathers():
-    """Each message leaves at once where there are few, but a stream costs no datagram for each (as Nagle's rule)."""
+    """Each of a few messages leaves at once, but a stream costs no datagram for each (as Nagle's rule)."""
     with group_of(2, order="fifo", deliver_own=False, flush_s_min=0.002) as (a, b):
         before, n = a.counters()["packets_sent"], 3000
         for i in range(n):

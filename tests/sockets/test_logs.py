@@ -64,7 +64,7 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
 
 @pytest.mark.parametrize("partition", first_quick(["merge", "primary"]))
 def test_an_exclusion_is_a_warning_with_name_and_reason_at_the_others_and_at_the_victim(partition, caplog):
-    """Also where only warnings are shown, as by default."""
+    """Also if only warnings are shown, as by default."""
     settings = {"partition": partition, **({"found": 1} if partition == "primary" else {})}
     text = (
         "import json, logging, sys, seqcast\n"

@@ -116,7 +116,7 @@ def test_event_loops_that_talk_poll_and_one_that_listens_does_not():
 
 
 def test_polls_that_found_something_cease_when_they_do_not():
-    """Messages every few microseconds are found. Where messages are far apart, blocking costs less."""
+    """Messages every few microseconds are found. If messages are far apart, blocking costs less."""
     with group_of(3, order="records", flush_s_min=0.0, heartbeat_s=10.0, suspect_s=60.0) as (founder, *others):
 
         def say(pause_s):

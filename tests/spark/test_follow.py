@@ -492,7 +492,7 @@ def test_members_that_are_killed_one_after_the_other_leave_one_stream(tmp_path: 
     import textwrap
 
     name, top = cluster(), tmp_path / "journals"
-    join_group(cluster(), "probe").leave()  # skips where there is no multicast
+    join_group(cluster(), "probe").leave()  # skips without multicast
 
     def start(who: str) -> Any:
         process = script(textwrap.dedent(MEMBER), name, who, LOOPBACK, str(top))
@@ -763,7 +763,7 @@ def test_a_member_that_was_only_paused_leaves_the_stream_whole(tmp_path: Path, o
     import textwrap
 
     name, top = cluster(), tmp_path / "journals"
-    join_group(cluster(), "probe").leave()  # skips where there is no multicast
+    join_group(cluster(), "probe").leave()  # skips without multicast
     text = textwrap.dedent(MEMBER).replace("cluster, name=name,", f"cluster, name=name, order={order!r},")
     members = []
     for who in "abc":

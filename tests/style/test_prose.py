@@ -59,7 +59,7 @@ LIMITS = {
 
 
 def folder(path: Path) -> str:
-    """Where comments and docstrings count that stand in this file."""
+    """Under which name of LIMITS the comments and docstrings of a file count."""
     parts = path.relative_to(ROOT).parts
     if parts[:3] == ("src", "seqcast", "sim"):
         return "sim"

@@ -122,7 +122,7 @@ def test_the_walk_ends_whatever_joiners_claim():
 
 
 def test_the_counters_of_the_views_that_a_member_remembers_grow():
-    """Where no group was founded yet, a member may have had a higher one."""
+    """If no group was founded yet, a member may have had a higher one."""
     info = MemberInfo("a", 11, b"at", 1, 512, 1)
     view = first_view([info], "total", orders.resolve("total"), 11)
     view = replace(view, view_id=replace(view.view_id, counter=7))

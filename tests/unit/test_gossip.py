@@ -644,7 +644,7 @@ def test_under_its_own_name_a_member_believes_no_number_that_others_would_not_be
 
 
 def test_a_digest_is_made_for_each_gossip_and_for_nothing_else() -> None:
-    """Where the active senders are too many for one gossip, each digest has the next ones."""
+    """If the active senders are too many for one gossip, each digest has the next ones."""
     one = member(3, GossipSettings(votes=False, lost_ns=1 * SECOND), m2=3)
     made: list[dict[int, Span]] = []
     digest = one._window.digest

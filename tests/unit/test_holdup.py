@@ -179,7 +179,7 @@ def test_a_sender_names_all_that_have_not_taken_its_messages_and_for_how_long(st
 
 @pytest.mark.parametrize("order", ["fifo", "causal"])
 def test_a_sender_without_places_for_packets_names_who_lacks_them_though_there_is_credit(order: str):
-    """Where the order keeps some places for packets of its own, too."""
+    """If the order keeps some places for packets of its own, too."""
     net = Net(3, mechanism=by_name(order).number, ring_packets=64)
     net.drop = lambda src, dst, lane, datagram: dst == 2
     while net.engines[0].send(b"") == SENT:

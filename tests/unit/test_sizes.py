@@ -190,7 +190,7 @@ def test_isolated_loss_asks_for_no_sizes():
 
 
 def test_large_control_frames_leave_in_pieces_to_all_and_to_strangers():
-    """They pass where nothing is known of the path, and arrive as they were."""
+    """They pass while nothing is known of the path, and arrive unchanged."""
     net = Net(3, piece_bytes=1232)
     net.drop = lambda src, dst, lane, datagram: len(datagram) > 1232
     frame = bytes(range(256)) * 20

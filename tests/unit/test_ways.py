@@ -120,7 +120,7 @@ def test_members_that_all_hear_each_other_send_as_little_as_by_multicast():
 
 
 def test_a_packet_that_is_repeated_in_vain_is_told_with_its_size():
-    """As where a path drops datagrams larger than its size, and lets heartbeats through."""
+    """As if a path drops datagrams larger than its size, and lets heartbeats through."""
     net = Net(3)
     net.run(2 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 2 and len(datagram) > 1400
