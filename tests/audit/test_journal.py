@@ -162,7 +162,7 @@ def test_unicasts_are_counted_and_not_journaled(tmp_path: Path) -> None:
 
 
 def test_unicasts_alone_leave_no_batch_without_rows(tmp_path: Path) -> None:
-    """One in the stream made all behind it read as damage, and the segment was not rolled."""
+    """One in the stream once made everything after it look damaged, and the segment was not rolled."""
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001)
     writer.view(V1, 1)
     writer.batch(batch_of([dataclasses.replace(rows_of(1)[0], unicast=True)], V1), V1)
@@ -642,7 +642,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
     real = os.scandir
 
     def scandir(path: Any) -> Any:
-        if Path(path).name == "closed":  # file modes hold nobody up who is root
+        if Path(path).name == "closed":  # root is not held up by file modes
             raise PermissionError(errno.EACCES, "Permission denied")
         return real(path)
 

@@ -1,4 +1,4 @@
-"""A member that founds its group alone: right for the first one, and all that shows of a network without multicast."""
+"""A member that founds its group alone: right for the first one, and the only sign of a network without multicast."""
 
 from __future__ import annotations
 

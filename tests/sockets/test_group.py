@@ -409,7 +409,7 @@ def test_leaving_says_whether_it_was_graceful():
         a.send(b"x")
         assert a.leave(0) is False and a.leave() is False  # no time to hear of the others
         wait_until(lambda: len(b.view.members) == 1)
-        assert b.leave() is True  # alone: there is nobody who lacks anything
+        assert b.leave() is True  # alone: nobody lacks anything
 
 
 def test_several_groups_live_in_one_process():

@@ -52,7 +52,7 @@ def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds, ha
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_others_again(network, rank):  # noqa: F811
-    """The others' kernels know the old one, and would use it for up to a minute, had the member not sent to them."""
+    """The others' kernels know the old one, and would use it for up to a minute, if the member did not send to them."""
     with talkers(network[:3], "abc") as made:
         place = made[rank].place
         remake(place, "2", "another")

@@ -141,7 +141,7 @@ def test_a_killed_coordinator_loses_nothing_that_was_answered() -> None:
 def test_replicas_that_are_killed_and_stopped_lose_no_answered_call_and_read_nothing_stale(
     seed: int, disks: bool, tmp_path: Path
 ) -> None:
-    """With disks all of them are killed at once, too."""
+    """With disks, all of them are also killed at once."""
     assert replica_chaos.run(seed, files=(str(tmp_path),) if disks else ()) == []
 
 

@@ -1,5 +1,5 @@
 """Streams that begin with the latest rows or at a time, and those that go on with another group, where sides that were
-apart meet later: nothing comes of before, nothing twice, and all else."""
+apart meet later: no row of before comes, none comes twice, and all others do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Told = tuple[View, float, Sequence[tuple[float, list[Row]]]]
 
 
 def timed(top: Path, who: Member, story: Sequence[Told]) -> None:
-    """Journals what a member, which nothing tells to be gone, delivered at which time."""
+    """Journals the deliveries, with their times, of a member that no record says is gone."""
     writer = JournalWriter(top, cluster="test", member=who, payload="full", flush_s=0.001)
     count = 0
     for of, at, parts in story:

@@ -97,7 +97,7 @@ def ranges(*seqnos: int) -> tuple[tuple[int, int], ...]:
 
 
 def test_a_gossip_without_a_sender_or_of_no_member_is_dropped() -> None:
-    """PB-06, 1 and 2: one that came from nobody, or that a member made that left or is not known yet."""
+    """PB-06, 1 and 2: one that came from nobody, or of a member that left or is not known yet."""
     one = member(4)
     assert one.received(gossip_of(2, m2=5), 0, 0) == []
     assert one.received(gossip_of(9, m2=5), 2, 0) == []
@@ -558,7 +558,8 @@ def samples(n: int, **settings: int) -> dict[int, Sample]:
 
 
 def test_partial_views_fill_stay_bounded_and_forget_the_crashed() -> None:
-    """A chain of 200 members that know one other each becomes a random graph; crashed members fade from the graph."""
+    """A chain of 200 members, each of which knows one other, becomes a random graph; crashed members fade from the
+    graph."""
     members = samples(200, view_max=12)
     shuffled(members, 60)
     assert all(len(set(each.others)) == 12 and me not in each.others for me, each in members.items())
