@@ -253,7 +253,7 @@ def test_global_seqnos_are_dense() -> None:
 
 
 def test_a_sender_knows_which_packets_the_sequencer_has_not_put_in_order() -> None:
-    """SEQ-08, SEQ-24: a member that stops waits until its own messages, kept by their seqno, have been put in
+    """SEQ-08, SEQ-24: a member that stops keeps its own messages, by their seqno, until they have been put in
     order: this falls to 0."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: dst == 0

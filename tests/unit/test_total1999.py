@@ -113,7 +113,7 @@ def test_broadcasts_wait_for_the_next_expected_id_and_those_that_come_twice_are_
 
 
 def test_the_sequencer_says_with_which_id_the_view_begins_until_all_have_acknowledged_it() -> None:
-    """TOT-12, E-08: the announcement is repeated, first to all, then to those alone that have not answered."""
+    """TOT-12, E-08: NEW_VIEW is repeated, first to all, then to those alone that have not acknowledged it."""
     net = Watched(3)
     net.lose = lambda packet: packet.kind == (TOTAL, NEW_VIEW_ACK) and packet.src == 2
     net.run(400)
