@@ -277,8 +277,7 @@ static void change_view(member *members, int32_t sequencer, uint64_t tag) {
     }
     for (int r = 0; r < MEMBERS; r++) {
         int64_t until = sc_now() + 20000000000LL;
-        for (uint32_t whose = 0; whose < MEMBERS;
-             whose++) { /* the cut names no holders here: all is fetched before */
+        for (uint32_t whose = 0; whose < MEMBERS; whose++) { /* the cut names no holders here: all is fetched before */
             uint64_t prefix = 0;
             for (;; sc_sleep(1000000)) {
                 sc_mutex_lock(&members[r].lock);
