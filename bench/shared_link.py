@@ -5,7 +5,7 @@
 Two bridges are joined by a link of --mbit Mb/s with a queue of 20 ms and a round trip of 5 ms, which a process emulates
 between two tap interfaces: the rate, the queue and the delay need no part of the kernel that may be missing. Each group
 sends by unicast from one side to two members on the other, so two copies of each packet cross the link. Prints one line
-of JSON. Needs root.
+of JSON. Needs root and a C compiler.
 
     alone   one group: the share of the link that its messages have, and the share of the packets that the queue drops
     lossy   the same with 1 % of all packets dropped at random, besides
@@ -21,15 +21,14 @@ import ctypes
 import fcntl
 import json
 import os
-import random
-import select
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 
 from seqcast.perf.paths import PathError, Place, bridged, mac, why_no_namespaces
 
@@ -38,7 +37,6 @@ QUEUE_S, ROUND_TRIP_S = 0.02, 0.005
 SIZE, WARM_S = 1024, 3.0
 ETHERNET, NARROW = 14, 1400
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # of Linux, if_tun.h
-READ_AT_ONCE = 64
 
 MEMBER = """
 import json, sys, threading, time
@@ -91,54 +89,6 @@ sys.stdin.readline()
 """
 
 
-class Link:
-    """Carries frames between two taps, as a link with a rate, a queue and a delay does.
-
-    Args:
-        taps: file descriptors.
-        bytes_per_s: in each direction.
-        loss: this part of the frames is dropped at random.
-        narrow_s: larger packets than ``NARROW`` vanish from now on; 0: they never do.
-    """
-
-    def __init__(self, taps: Sequence[int], bytes_per_s: float, loss: float, narrow_s: float) -> None:
-        self.taps, self.bytes_per_s, self.loss, self.narrow_s = taps, bytes_per_s, loss, narrow_s
-        self.free = [0.0, 0.0]
-        self.waiting: tuple[deque[tuple[float, bytes]], ...] = (deque(), deque())
-        self.carried = self.dropped = 0
-        self.ends = False
-
-    def run(self) -> None:
-        """Until SIGTERM."""
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "ends", True))
-        while not self.ends:
-            due = min((queue[0][0] for queue in self.waiting if queue), default=time.monotonic() + 0.1)
-            readable, _, _ = select.select(self.taps, [], [], max(0.0, due - time.monotonic()))
-            for tap in readable:
-                self._take(self.taps.index(tap))
-            now = time.monotonic()
-            for side, queue in enumerate(self.waiting):
-                while queue and queue[0][0] <= now:
-                    os.write(self.taps[1 - side], queue.popleft()[1])
-
-    def _take(self, side: int) -> None:
-        for _ in range(READ_AT_ONCE):
-            try:
-                frame = os.read(self.taps[side], 1 << 16)
-            except BlockingIOError:
-                return
-            now = time.monotonic()
-            if self.narrow_s and now > self.narrow_s and len(frame) > NARROW + ETHERNET:
-                continue
-            free = max(now, self.free[side])
-            if free - now > QUEUE_S:
-                self.dropped += 1
-            elif random.random() >= self.loss:
-                self.carried += 1
-                self.free[side] = free + len(frame) / self.bytes_per_s
-                self.waiting[side].append((self.free[side] + ROUND_TRIP_S / 2, frame))
-
-
 def open_tap(namespace: str) -> int:
     """A tap on the bridge of a namespace, which this process enters."""
     with open(f"/var/run/netns/{namespace}") as place:
@@ -150,13 +100,22 @@ def open_tap(namespace: str) -> int:
     return tap
 
 
-def carry(options: Sequence[str]) -> None:
-    """The process of the link: its arguments are two namespaces, and those of ``Link``."""
-    one, other, bytes_per_s, loss, narrow_s = options
-    link = Link([open_tap(one), open_tap(other)], float(bytes_per_s), float(loss), float(narrow_s))
-    print("ready", flush=True)
-    link.run()
-    print(json.dumps({"carried": link.carried, "dropped": link.dropped}), flush=True)
+def carry(program: str, one: str, other: str, *numbers: str) -> None:
+    """Becomes the process of the link, between taps in two namespaces."""
+    taps = [open_tap(each) for each in (one, other)]
+    for tap in taps:
+        os.set_inheritable(tap, True)
+    os.execv(program, [program, *map(str, taps), *numbers])
+
+
+@contextlib.contextmanager
+def compiled() -> Iterator[str]:
+    """The program of the link."""
+    with tempfile.TemporaryDirectory() as made:
+        program = f"{made}/link"
+        source = Path(__file__).with_name("link.c")
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", str(source), "-o", program], check=True)
+        yield program
 
 
 class Program:
@@ -211,10 +170,10 @@ def run(mbit: float, seconds: float, groups: int, streams: int, loss: float = 0.
         loss: part of the packets.
         narrow_s: seconds after the begin; 0: the link has one MTU throughout.
     """
-    with sides(groups + streams) as (left, right), programs() as made:
+    with sides(groups + streams) as (left, right), compiled() as program, programs() as made:
         narrow_at = time.monotonic() + 10 + narrow_s if narrow_s else 0.0
-        numbers = map(str, (mbit * 1e6 / 8, loss, narrow_at))
-        link = Program(sys.executable, __file__, "--link", left[0].bridge, right[0].bridge, *numbers)
+        numbers = map(str, (mbit * 1e6 / 8, QUEUE_S, ROUND_TRIP_S / 2, loss, narrow_at, NARROW + ETHERNET))
+        link = Program(sys.executable, __file__, "--link", program, left[0].bridge, right[0].bridge, *numbers)
         made.append(link)
         link.line()
         takers: list[Program] = []
@@ -270,10 +229,10 @@ def measure(case: str, mbit: float, seconds: float) -> dict[str, object]:
 def main() -> int:
     """Measures all cases."""
     if sys.argv[1:2] == ["--link"]:
-        carry(sys.argv[2:])
+        carry(*sys.argv[2:])
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mbit", type=float, default=100.0, help="rate of the link, Mb/s (%(default)g)")
+    parser.add_argument("--mbit", type=float, nargs="+", default=[100, 1000], help="rates of the link, Mb/s (100 1000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="that are measured (%(default)g)")
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, help="cases (all)")
     wanted = parser.parse_args()
@@ -281,10 +240,11 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 2
     rows = []
-    for case in wanted.only:
-        rows.append(measure(case, wanted.mbit, wanted.seconds))
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    print(json.dumps({"shared_link": rows, "link_mbit": wanted.mbit, "round_trip_ms": 1e3 * ROUND_TRIP_S}))
+    for mbit in wanted.mbit:
+        for case in wanted.only:
+            rows.append({"link_mbit": mbit} | measure(case, mbit, wanted.seconds))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    print(json.dumps({"shared_link": rows, "round_trip_ms": 1e3 * ROUND_TRIP_S}))
     return 0
 
 

@@ -76,10 +76,11 @@ def gossip(rows: list[dict[str, str]]) -> str:
 def headline(printed: list[dict[str, Any]]) -> str:
     """The one figure of README.md: the loops most people write first, beside those of pyzmq."""
     rows = [row for run in printed for row in run.get("plain", ()) if row["kind"] in ("plain", "pyzmq")]
-    head = ["`send` in a loop, `for message in group`", "message", "messages/s", "of pyzmq"]
+    head = ["`send` in a loop, `for message in group`", "message", "messages/s", "of pyzmq, run by run"]
     names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, which orders nothing among senders"}
     shown = [[names[kind], *rest[:3]] for kind, *rest in ([row["kind"], *plain_row(row)[1:]] for row in rows)]
-    return f"One sender and three receivers, each in its own process:\n\n{table(head, shown)}\n"
+    said = "One sender and three receivers, each in its own process; medians of runs in turn, and the range of the ratios:"
+    return f"{said}\n\n{table(head, shown)}\n"
 
 
 CALLS = ("ordered", "seqcast", "pysyncobj")
@@ -197,10 +198,10 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in runs if "load_mb_per_s" in run],
         ),
         (
-            "Groups by unicast on an emulated link of 100 Mb/s, with a queue of 20 ms and a round trip of 5 ms. Each "
+            "Groups by unicast on an emulated link, with a queue of 20 ms and a round trip of 5 ms. Each "
             "sends to two members, so two copies of each packet cross the link; the rates are those of messages, all "
             "copies together:",
-            ["on the link", "Mb/s", "result"],
+            ["the link, Mb/s", "on the link", "Mb/s", "result"],
             link_row,
             rows_of(runs, "shared_link"),
         ),
@@ -381,7 +382,7 @@ def link_row(row: dict[str, Any]) -> list[str]:
             f"{row.get('of_before')} of before",
         ),
     }[row["case"]]
-    return [on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
+    return [f"{row['link_mbit']:,.0f}", on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
 
 
 def transports_row(row: dict[str, Any]) -> list[str]:
