@@ -16,11 +16,14 @@
 #define LONGER 8
 #define LATENESSES 8 /* the average is over about this many */
 
-/* A poll that finds something pays for two in vain, and many good ones for at most eight. If polls do not pay, every
- * 16th wait tries one. */
+/* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every
+ * 16th wait tries one. A sequencer gets messages whether it polls or not, so its polls must pay sooner and are tried
+ * less often. */
 #define POLL_PAYS 2
 #define POLLS_MAX 8
 #define POLL_TRIES 16
+#define ORDERED_POLL_PAYS 1
+#define ORDERED_POLL_TRIES 64
 
 /* A thread that keeps the core for longer than KEPT_NS computes: no yields for a pause, which grows fourfold each time.
  * YIELD_FINDS looks that find something take two thirds off the pause. */
@@ -32,7 +35,7 @@
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* If more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core
+/* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core
  * anyway. But a thread of this process that sends may wait for acks, and others wait for a sequencer. */
 static int64_t longest_nap(const sc_pace *p, int awaited) {
     int64_t ns = earlier(LATER * p->late_ns, LONGER * p->nap_ns_max);
@@ -83,12 +86,14 @@ int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now) 
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now) {
     if (p->nap_ns > 0 || until - now < SC_PACE_POLL_NS) return 0;
     if (!p->talks && now - p->ordered_at >= PERIOD_NS) return 0;
-    return now >= p->yields_at && (p->polls > 0 || ++p->unpolled % POLL_TRIES == 0);
+    unsigned tries = p->talks ? POLL_TRIES : ORDERED_POLL_TRIES;
+    return now >= p->yields_at && (p->polls > 0 || ++p->unpolled % tries == 0);
 }
 
 void sc_pace_polled(sc_pace *p, int found) {
+    int pays = p->talks ? POLL_PAYS : ORDERED_POLL_PAYS;
     if (found)
-        p->polls = p->polls + POLL_PAYS < POLLS_MAX ? p->polls + POLL_PAYS : POLLS_MAX;
+        p->polls = p->polls + pays < POLLS_MAX ? p->polls + pays : POLLS_MAX;
     else
         p->polls -= p->polls > 0;
 }

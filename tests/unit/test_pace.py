@@ -115,23 +115,30 @@ def polls(c, pace, now, times=1, found=0):
     return begun
 
 
-def test_a_thread_that_waits_for_an_answer_polls_as_a_sequencer_does(c):
+def test_a_thread_that_waits_for_an_answer_polls(c):
     pace = Pace(nap_ns_max=NAP)
     assert polls(c, pace, S, times=32, found=1) == 0, "it neither orders nor talks"
     pace.talks = 1
     assert polls(c, pace, S, times=16) == 1, "in vain: one of 16 is tried"
     assert polls(c, pace, S, times=16, found=1) >= 1
     assert polls(c, pace, S, times=10, found=1) == 10
+    assert sum(polls(c, pace, S, found=k % 3 == 0) for k in range(300)) == 300, "one that finds pays for two in vain"
     pace.nap_ns = NAP
     assert polls(c, pace, S, times=32, found=1) == 0, "under load it naps"
 
 
 def test_a_sequencer_in_a_conversation_polls_as_long_as_polls_pay(c):
     pace = Pace(nap_ns_max=NAP, ordered_at=S)
-    assert polls(c, pace, S, times=16) == 1, "in vain: one of 16 is tried"
-    assert polls(c, pace, S, times=16, found=1) == 1
+    assert polls(c, pace, S, times=64) == 1, "in vain: one of 64 is tried"
+    assert polls(c, pace, S, times=64, found=1) == 1
     assert polls(c, pace, S, times=10, found=1) == 10
-    assert polls(c, pace, S, times=100) == 8 + 92 // 16, "many good ones pay for eight in vain"
+    assert polls(c, pace, S, times=8 + 256) == 8 + 256 // 64, "many good ones pay for eight in vain"
+
+
+def test_a_sequencer_does_not_poll_if_two_polls_of_three_are_in_vain(c):
+    """As in streams of messages that come at intervals a little longer than a poll."""
+    pace = Pace(nap_ns_max=NAP, ordered_at=S, polls=8)
+    assert sum(polls(c, pace, S, found=k % 3 == 0) for k in range(640)) < 8 * 3 + 640 // 64 * 2
 
 
 def test_a_member_that_orders_nothing_does_not_poll(c):
