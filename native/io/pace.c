@@ -16,7 +16,7 @@
 #define LONGER 8
 #define LATENESSES 8 /* the average is over about this many */
 
-/* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every
+/* A poll that finds something pays for two in vain, and many good ones for at most eight. If polls do not pay, every
  * 16th wait tries one. A sequencer gets messages whether it polls or not, so its polls must pay sooner and are tried
  * less often. */
 #define POLL_PAYS 2

@@ -29,7 +29,7 @@
 
 /* Datagram types. */
 enum {
-    SC_TYPE_DATA = 1, /* packet of the group's stream: multicast, or to the only other member */
+    SC_TYPE_DATA = 1, /* packet of the group's stream: by multicast, or a copy to each member that needs one */
     SC_TYPE_UNICAST = 2, /* packet of the stream from one member to one other */
     SC_TYPE_FORWARD = 3, /* packet on its way to the sequencer (SEQ-12) */
     SC_TYPE_ACK = 4, /* cumulative acknowledgement and credit */

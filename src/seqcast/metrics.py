@@ -21,6 +21,8 @@ from seqcast.errors import UsageError
 if TYPE_CHECKING:
     from seqcast.api.group import Group
 
+__all__ = ["Collector"]
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _DROPPED = "drop_"
 _NOW = "Now: "

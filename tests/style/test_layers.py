@@ -30,14 +30,26 @@ def test_imports_go_downward_only():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_every_room_but_spark_is_forbidden_to_import_pyspark():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    named = next(set(each["source_modules"]) for each in contracts if each["name"] == "Only spark imports pyspark")
+    found = {f"seqcast.{path.stem}" for path in (ROOT / "src" / "seqcast").iterdir() if (path / "__init__.py").exists()}
+    found |= {f"seqcast.{path.stem}" for path in (ROOT / "src" / "seqcast").glob("*.py") if path.stem != "__init__"}
+    assert found - named == {"seqcast.spark"} and named <= found
+
+
 def imports(texts: dict[str, str]) -> dict[str, set[str]]:
     """The imports of each module from the package, also for its types alone. ``texts``: by path."""
     names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in texts}
     found: dict[str, set[str]] = {}
     for path, text in texts.items():
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
-        wanted = {(node.module, each.name) for node in nodes for each in node.names}
-        wanted = {f"{module}.{name}" if f"{module}.{name}" in names.values() else module for module, name in wanted}
+        wanted = set[str]()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                wanted |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                wholes = [f"{node.module}.{each.name}" for each in node.names]
+                wanted |= {whole if whole in names.values() else node.module for whole in wholes}
         found[names[path]] = wanted & set(names.values()) - {names[path]}
     return found
 
@@ -98,8 +110,9 @@ def test_blocks_use_the_public_interface_and_a_few_named_modules_besides():
     )
 
 
-def test_a_circle_of_imports_is_seen():
-    texts = {"seqcast/a.py": "from seqcast import b", "seqcast/b.py": "def f():\n    from seqcast.a import x\n"}
+@pytest.mark.parametrize("line", ["from seqcast import b", "import seqcast.b", "import seqcast.b as b"])
+def test_a_circle_of_imports_is_seen(line):
+    texts = {"seqcast/a.py": line, "seqcast/b.py": "def f():\n    from seqcast.a import x\n"}
     assert imports(texts) == {"seqcast.a": {"seqcast.b"}, "seqcast.b": {"seqcast.a"}}
     with pytest.raises(graphlib.CycleError):
         graphlib.TopologicalSorter(imports(texts)).prepare()

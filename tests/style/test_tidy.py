@@ -1,5 +1,6 @@
 """The style that can be tested: white space, links, and documents that are made from the code."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -88,8 +89,11 @@ def test_the_page_of_state_tables_has_each_machine():
 def test_the_reference_names_everything_that_is_exported():
     import seqcast
 
-    named = re.findall(r"^::: seqcast\.(\w+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M)
-    assert sorted(named) == sorted(seqcast.__all__)
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: seqcast\.(\w+)$", page, re.M)) == sorted(seqcast.__all__)
+    for name in ("journal", "spark", "metrics"):
+        named = re.findall(rf"^::: seqcast\.{name}\.(\w+)$", page, re.M)
+        assert sorted(named) == sorted(importlib.import_module(f"seqcast.{name}").__all__)
 
 
 def test_the_site_has_every_page():
