@@ -79,7 +79,7 @@ def headline(printed: list[dict[str, Any]]) -> str:
     head = ["`send` in a loop, `for message in group`", "message", "messages/s", "of pyzmq, run by run"]
     names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, which orders nothing among senders"}
     shown = [[names[kind], *rest[:3]] for kind, *rest in ([row["kind"], *plain_row(row)[1:]] for row in rows)]
-    said = "One sender and three receivers, each in its own process; medians of runs in turn, and the range of the ratios:"
+    said = "One sender and three receivers, each in its own process; medians of runs in turn, with the range of ratios:"
     return f"{said}\n\n{table(head, shown)}\n"
 
 

@@ -1,9 +1,9 @@
 """Runs one member: its engine, its sockets, and the control thread, which steps the endpoint and carries out its
 effects.
 
-Several kinds of threads use the engine, each under its lock: callers, the I/O thread (native/io/driver.h), those of the
-guard and of an order's policy, and the control thread, which sleeps until the engine has events, the endpoint's deadline
-comes or the application makes a request. Busy Python code elsewhere delays only the last two.
+Several kinds of threads use the engine, each under its lock: callers, the I/O thread (native/io/driver.h), those of
+the guard and of an order's policy, and the control thread, which sleeps until the engine has events, the endpoint's
+deadline comes or the application makes a request. Busy Python code elsewhere delays only the last three.
 """
 
 from __future__ import annotations
