@@ -8,13 +8,13 @@ CLOCK_MONOTONIC, one clock for all processes, from before the signal:
 
     detection  until the member that closes the view suspects the killed one
     stall      the longest ``send_batch`` of a survivor that had not returned before the kill, and that began before
-               this survivor was delivered the first message of the next view; of one that began before the kill, what
-               came after it, as full load makes sends take milliseconds without any failure
+               this survivor was delivered the first message of the next view; of one that began before the kill, the
+               part after the kill, as full load makes sends take milliseconds without any failure
     before     the longest one in the half second before the kill, and
-    after      the longest one that began in the half second after that delivery: what credit and the scheduler take
-               anyway, with four, or three, busy processes on few cores
+    after      the longest one that began in the half second after that delivery: the time that credit and the scheduler
+               take anyway, with four, or three, busy processes on few cores
 
-It also counts the survivors' messages that were lost, came twice or out of their sender's order; checks that all
+The bench also counts the survivors' messages that were lost, came twice or out of their sender's order; checks that all
 survivors delivered the same in each view (with a total order, in one sequence); and counts messages that *moved*: their
 ``send_batch`` had returned before the kill, but they were delivered in the next view. With "sequencer" and "total-1999"
 messages that the sequencer had not stamped move (docs/protocol.md); with all other orders none may.

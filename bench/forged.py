@@ -5,7 +5,7 @@ outside the group multicasts 100,000 forged datagrams a second to them, of 128 b
 card hands over those of one source; with ``--singly`` each takes a call, and most of a core goes to them, whatever the
 members do.
 
-- as if sealed with the key, each member having to open them in vain; what one address sends beyond a budget is dropped
+- as if sealed with the key, each member having to open them in vain; those of one address beyond a budget are dropped
   unopened
 - with the header of a packet that was overheard: a member opens each in vain
 - of a group of another name, which members drop by their header: the cost of datagrams as such, as the process that

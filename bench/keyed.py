@@ -76,7 +76,7 @@ MANY, MANY_MS = 64, 5.0
 
 
 def perf(case: Case, seconds: float, key: str) -> dict[str, Any] | None:
-    """What one run printed; None: its path is not available here."""
+    """The output of one run; None: its path is not available here."""
     options = case.options.split() + (["--key", key, *case.more.split()] if key else [])
     options += [] if case.latency else ["--seconds", str(seconds)]
     command = [sys.executable, "-m", "seqcast", "perf", "--pairs", "1", "--json", *options]

@@ -352,7 +352,7 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
 }
 
 /* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that
- * is behind seals what it sends to us in a stream of the pair with that secret, and again later with that of our
+ * is behind seals its packets of a stream of the pair with that secret, and again later with that of our
  * view.) */
 static int is_former(const sc_seal *s, uint64_t view, const uint8_t *p) {
     if (!view || !s->view || view == s->view) return 0;

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* Overwrites what functions that the caller has called left on the stack: ciphers of a library leave keys there. */
+/* Overwrites the part of the stack that functions called before have used: ciphers of a library leave keys there. */
 void sc_secret_clean_stack(void);
 /* Zeros at first: if the system can, neither swapped out nor dumped, and zeros in a child process. NULL without
  * memory. */

@@ -46,7 +46,7 @@ LIMITS = {
     "tests": {"what": 0.3, "it": 3.2, "where": 1.4, "who": 0.2, "is there": 0.4, "is no": 0.1},
     "tests in C": {"what": 0.1, "it": 2.8, "where": 1.3, "who": 0.5, "is there": 0.1, "is no": 0.1},
     "transcripts": {"what": 0.4, "it": 2.2, "where": 0.1, "who": 0.1, "is there": 0.1, "is no": 0.5},
-    "bench": {"what": 0.9, "it": 5.8, "where": 1.1, "who": 0.1, "is there": 0.3, "is no": 0.1},
+    "bench": {"what": 0.5, "it": 5.5, "where": 1.1, "who": 0.1, "is there": 0.3, "is no": 0.1},
     "examples": {"what": 0.1, "it": 2.6, "where": 0.1, "who": 0.1, "is there": 0.1, "is no": 0.1},
     "builds": {"what": 0.1, "it": 6.1, "where": 0.1, "who": 0.1, "is there": 0.1, "is no": 0.1},
     "errors": {"what": 0.1, "it": 6.1, "where": 0.5, "who": 0.1, "is there": 0.3, "is no": 0.1},

@@ -1,8 +1,8 @@
 """Challenges: how a process learns that a JOIN or a BEACON is not a recording, if there is a key.
 
 A recorded frame is sealed, and signed, correctly whenever it comes again. Timeline without this: somebody without any
-secret repeats a BEACON of a view that has ended. No joiner founds a group, as it seems to hear one, and a group gives
-way to what seems to be a larger one. Or the JOIN of a process that has ended is repeated: all joiners vote for that
+secret repeats a BEACON of a view that has ended. No joiner founds a group, as each seems to hear one, and a group gives
+way to an apparently larger one. Or the JOIN of a process that has ended is repeated: all joiners vote for that
 process, or admit it.
 
 So a JOIN counts for joiners, and a BEACON for all outside its view, only if its sender has lately returned a number, in
