@@ -8,7 +8,7 @@
 #define DEADLINE_SLACK_NS 500000
 /* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
-#define REST_TURNS 5 /* that the rest of an array waits at most for the next one */
+#define REST_WAITS 5 /* times the least wait for more, for the rest of an array */
 
 int sc_transmitter_init(sc_transmitter *tx) {
     tx->runs = malloc(TX_RUNS * sizeof *tx->runs);
@@ -131,7 +131,7 @@ int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, in
     int64_t since = leaves ? 0 : sc_load(&d->tx.rest_since);
     if (since == 0) sc_store(&d->tx.rest_since, since = now);
     if (more) return what;
-    int64_t end = since + REST_TURNS * d->config.flush_ns_min;
+    int64_t end = since + REST_WAITS * d->config.flush_ns_min;
     if (now >= end) {
         note_flush(d, now);
         return SC_FLUSH_ALL;

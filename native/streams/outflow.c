@@ -7,7 +7,7 @@
 #define BURST_BYTES_MAX 65536
 #define LATE 4 /* bursts that leave at once after a pause that was longer than planned */
 #define BACKLOG_NS 20000000 /* as much as leaves in this time may wait in the ring */
-#define TURNS 7 /* transmissions in which the group stream is first, to one in which it is not */
+#define GROUP_FIRST 7 /* transmissions in which the group stream is first, to one in which it is not */
 
 static int64_t burst(int64_t per_s) {
     int64_t bytes = (int64_t)((double)per_s * BURST_NS / 1e9);
@@ -72,7 +72,7 @@ void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes) {
 
 int sc_outflow_yields(sc_engine *e) {
     if (e->packing.unsent == e->group.unsent_bytes) return 0;
-    return e->outflow.transmissions++ % (TURNS + 1) == TURNS;
+    return e->outflow.transmissions++ % (GROUP_FIRST + 1) == GROUP_FIRST;
 }
 
 /* Messages wait with their sender, rather than for long in the ring. */

@@ -124,12 +124,12 @@ def test_a_connection_that_breaks_says_nothing_of_a_member_that_takes_calls():
     name = cluster()
     with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
         wait_until(lambda: linked(a, b))
-        for group in (a, b):
-            guard = group._runner.guard
-            for sock in list(guard._lines.values()):
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-        time.sleep(0.3)
+        guards = [group._runner.guard for group in (a, b)]
+        broken = [sock for guard in guards for sock in list(guard._lines.values())]
+        for sock in broken:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: not any(sock in broken for guard in guards for sock in list(guard._lines.values())))
         wait_until(lambda: linked(a, b))
         assert len(a.view.members) == len(b.view.members) == 2
         assert a.counters()["guard_gone"] == b.counters()["guard_gone"] == 0

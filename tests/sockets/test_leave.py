@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 from engines import Net, change_view, reports_of
@@ -437,7 +436,7 @@ def test_threads_that_send_while_another_leaves_lose_nothing_unseen(order: str, 
         senders = [threading.Thread(target=send, args=(number,)) for number in range(2)]
         for thread in readers + senders:
             thread.start()
-        time.sleep(0.05)
+        wait_until(lambda: all(accepted))
         graceful = c.leave()
         for thread in senders:
             thread.join(LIMIT_S)

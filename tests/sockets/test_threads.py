@@ -34,7 +34,9 @@ for thread in threads:
     thread.start()
 time.sleep(2)
 before = dict(turns)
-time.sleep(1)
+until = time.monotonic() + 60
+while any(turns[name] == before[name] for name in turns) and time.monotonic() < until:
+    time.sleep(0.01)
 after = dict(turns)
 stop.set()
 for thread in threads[:-1]:

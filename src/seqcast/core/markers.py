@@ -46,15 +46,15 @@ class Markers:
     # ---- who coordinates
 
     def tell_coordinator(self) -> None:
-        """Within a view: whose turn it is."""
+        """Within a view: the acting member."""
         context, membership = self.context, self.machines.membership
         if context.view is None or not context.settings.coordinator_events:
             return
         view = context.view
-        turn, before = membership.whose_turn(), self._acts or view.coordinator
-        if turn in (0, before.id):
+        acting, before = membership.acting_member(), self._acts or view.coordinator
+        if acting in (0, before.id):
             return
-        acts = self._acts = next(member for member in view.members if member.id == turn)
+        acts = self._acts = next(member for member in view.members if member.id == acting)
         if view.members.index(acts) < view.members.index(before):
             reason = f"{acts.name} is no longer doubted"
         else:

@@ -70,10 +70,10 @@ class Membership(Protocol):
 
     # ---- queries
     def acting(self) -> bool:
-        """Has this member the turn to close the view, and to answer for the group?"""
+        """Is this member the acting one, which closes the view and answers for the group?"""
 
-    def whose_turn(self) -> int:
-        """Id of the member whose turn has come, to this one's knowledge; 0: of none."""
+    def acting_member(self) -> int:
+        """Id of the member that closes the view and answers for the group, to this one's knowledge; 0: no member."""
 
     def doubted(self) -> set[int]:
         """Ids of the members that this one does not expect to survive the view."""

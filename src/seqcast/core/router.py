@@ -188,7 +188,7 @@ class Router:
         """our view has just admitted the joiner, which is not us, and we have to answer"""
         entered = self.context.entered
         took = entered is not None and entered.has(sender) and sender not in entered.survivors
-        return took and sender != self.context.me.id and self._has_turn(frame)
+        return took and sender != self.context.me.id and self._answers_this_try(frame)
 
     def is_member(self, _frame: Join, sender: int, _address: bytes) -> bool:
         """our view has the joiner"""
@@ -221,13 +221,13 @@ class Router:
     def is_to_answer(self, frame: Join, _refusal: Refused | None) -> bool:
         """we have to close the view, or to answer"""
         inside = self.context.view is not None
-        return inside and (self.machines.membership.acting() or self._has_turn(frame))
+        return inside and (self.machines.membership.acting() or self._answers_this_try(frame))
 
     def is_held_back(self, frame: Join, refusal: Refused | None) -> bool:
         """we have to answer, and membership does not take the joiner in yet"""
         return self.is_to_answer(frame, refusal) and bool(self.machines.membership.held_back(frame.info))
 
-    def _has_turn(self, frame: Join) -> bool:
+    def _answers_this_try(self, frame: Join) -> bool:
         return frame.tries % len(self.context.members) == self.context.rank
 
     # ---- JOIN: actions

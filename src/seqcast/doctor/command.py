@@ -14,7 +14,7 @@ from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
     from seqcast.doctor.lines import Line
-    from seqcast.doctor.path import Place
+    from seqcast.doctor.path import OwnAddress
 
 NEEDS = ("seqcast.doctor.path", "seqcast.doctor.listen", "seqcast.doctor.seeds")
 GIVEN = (
@@ -71,12 +71,12 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
         path.close()
 
 
-def _place(own: bytes, public: bytes) -> Place:
+def _place(own: bytes, public: bytes) -> OwnAddress:
     from seqcast.core.rules.hosts import host_of
-    from seqcast.doctor.path import Place
+    from seqcast.doctor.path import OwnAddress
 
     (host, port), told = ((host_of(each), int.from_bytes(each[1:3], "big")) for each in (own, public))
-    return Place(host, port, told)
+    return OwnAddress(host, port, told)
 
 
 def _result(found: Sequence[Line]) -> str:

@@ -84,7 +84,7 @@ def places_of(lost: int, queue: int, *, drops: int, softnet: int, nic: int) -> d
     return found
 
 
-class Place(NamedTuple):
+class OwnAddress(NamedTuple):
     """Where a member would be: its address and port here, and those that others are told."""
 
     address: str
@@ -123,7 +123,7 @@ class Path:
         for each in (self._unicast, self._receiver, self._sender):
             each.close()
 
-    def look(self, long_s: float, *, multicast: bool = True, member: Place | None = None) -> Iterator[Line]:
+    def look(self, long_s: float, *, multicast: bool = True, member: OwnAddress | None = None) -> Iterator[Line]:
         """The lines about the path.
 
         Args:
@@ -227,7 +227,7 @@ class Path:
         marks = "/".join(f"{1000 * times[at]:.2f}" for at in (0, len(times) // 2, len(times) * 99 // 100))
         return Line(OK, "unicast", f"both ways, {lost}; round trip {marks} ms (min/p50/p99)")
 
-    def _reach(self, member: Place) -> Line:
+    def _reach(self, member: OwnAddress) -> Line:
         """Does a datagram to the address of the member that would run here arrive at its port?"""
         at = f"UDP port {member.port} of {member.address}" + (f", as {member.told[0]}:{member.told[1]}" * member.apart)
         try:

@@ -23,7 +23,7 @@ from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, engine_settings, to_ns
 from seqcast.config.keys import ROOM
-from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
+from seqcast.core.context import NO_VOTE, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
 from seqcast.core.port import transmit
@@ -79,13 +79,10 @@ from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, cookies_of, 
 from seqcast.net.stable import StableFile
 from seqcast.net.standing import Standing
 from seqcast.net.threads import named, usable
+from seqcast.net.votes import keep_vote, vote_of
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy
 
 log = logging.getLogger("seqcast")
-
-VOTES_MAX = 256
-_votes: dict[tuple[str, str], Vote] = {}
-"""By cluster and name: for whom a join of this process voted that gave up. The next one is bound by that."""
 
 
 class Policies(NamedTuple):
@@ -159,18 +156,20 @@ class Runner:
         )
         self.posting = Posting(config, cluster, member_id, name, self.engine)
         self._requests: deque[Input] = deque()
+        self._opened: Driver | None = None  # the driver, for threads that may be earlier
         self.discovery: Discovery | None = None
         if config.transport == "unicast" or config.seeds:
             self.discovery = Discovery(config, name, self._seeds_found)
             self.discovery.start()
         try:
             self.driver, listener = open_guarded(self.engine, cluster, name, member_id, config, self.discovery)
+            self._opened = self.driver
             place = advertised(config, self.driver.address)
         except BaseException:
             self._stop_discovery()
             self._close_stable()
-            if (driver := getattr(self, "driver", None)) is not None:
-                driver.close()
+            if self._opened is not None:
+                self._opened.close()
             self.posting.remove()
             raise
         self.posting.opened(self.driver, order=order)
@@ -216,8 +215,8 @@ class Runner:
     def _seeds_found(self, addresses: tuple[bytes, ...]) -> None:
         """Of the thread that looks the seeds up, perhaps before the sockets are open."""
         self._requests.append(SeedsFound(addresses))
-        if (driver := getattr(self, "driver", None)) is not None:
-            driver.kick_control()
+        if self._opened is not None:
+            self._opened.kick_control()
 
     def _stop_discovery(self) -> None:
         if self.discovery is not None:
@@ -298,7 +297,8 @@ class Runner:
             text = f"the control plane failed, which is a bug: {error!r}; the group is closed"
             self.standing.error = SeqcastError(text)
         finally:
-            self._keep_vote()
+            # Side by side, two primary groups would each believe that they alone go on; others merge.
+            keep_vote(*self._key, self.endpoint.vote if self.config.partition == "primary" else NO_VOTE)
             self.standing.end()
             self._post()
             self.driver.stop()
@@ -350,15 +350,6 @@ class Runner:
     def _known(self) -> dict[str, Any]:
         """The knowledge of this process alone, for `seqcast probe --known`."""
         return {**self.posting.known(), "states": self.endpoint.states(), "journal": self.journal()}
-
-    def _keep_vote(self) -> None:
-        """Side by side, two primary groups would each believe that they alone go on; others merge."""
-        key, vote = self._key, self.endpoint.vote
-        _votes.pop(key, None)
-        if vote != NO_VOTE and self.config.partition == "primary":
-            _votes[key] = vote
-        while len(_votes) > VOTES_MAX:
-            del _votes[next(iter(_votes))]
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -429,7 +420,7 @@ class Runner:
             aes=self._aes,
             signer=self._signer,
             allowed=self.list_file.allowed if self.list_file is not None else (),
-            vote=_votes.get(self._key, NO_VOTE),
+            vote=vote_of(*self._key),
             kept=self.stable_file.kept if self.stable_file is not None else None,
             on_disk=self._on_disk,
             gro=driver.gro,

@@ -39,7 +39,7 @@ class Source(IntEnum):
 
 
 @dataclass(slots=True)
-class Place:
+class Contact:
     """One address.
 
     Args:
@@ -81,7 +81,7 @@ class Book:
 
     def __init__(self, own: bytes, beacon_ns: int, sparing: bool = False) -> None:
         self.own, self.beacon_ns, self.sparing = own, beacon_ns, sparing
-        self.places: dict[bytes, Place] = {}
+        self.places: dict[bytes, Contact] = {}
         self.hints: dict[bytes, Hint] = {}  # of a sparing book: for JOINs
         self.refused = 0  # addresses for which there was no room
 
@@ -162,7 +162,7 @@ class Book:
             self.refused += address != self.own
             return
         best = source if known is None else max(source, known.source)
-        self.places[address] = Place(best, now, now, self.beacon_ns)
+        self.places[address] = Contact(best, now, now, self.beacon_ns)
 
     def _has_place(self, address: bytes, now: int) -> bool:
         """Among the hints."""

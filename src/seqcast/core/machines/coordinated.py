@@ -163,9 +163,9 @@ class CoordinatedMembership(TableMachine):
         return why | self.suspected
 
     def acting(self) -> bool:
-        return self.whose_turn() == self.context.me.id
+        return self.acting_member() == self.context.me.id
 
-    def whose_turn(self) -> int:
+    def acting_member(self) -> int:
         """The first member that is not doubted here; 0: all are, this member included.
 
         A member that could not reach its own cut in time (others may have purged packets that it lacks), or that is to
