@@ -285,7 +285,7 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
 
     def expect(what: str, least: float | None, reached: float, *, most: bool = False) -> None:
         if least is not None and (reached > least if most else reached < least):
-            rows.append([what, f"at {'most' if most else 'least'} {least:g}", f"{reached:.2f}"])
+            rows.append([what, f"at {'most' if most else 'least'} {least:,g}", f"{reached:,.{2 if reached < 100 else 0}f}"])
 
     for run in (run for run in batches(runs) if run["order"] == "fifo"):
         others = "" if run["members"] == MEMBERS else f", {run['members']} members"

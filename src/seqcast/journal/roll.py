@@ -157,7 +157,7 @@ def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, ti
     # Mapped, so that a member takes no memory for a whole file. The file is the member's own: nobody truncates it.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return Rolled(
-            numbers[0], rows, first_idx, times_ns[1], len(contents), seals.digest(contents), numbers[1], times_ns[0]
+            numbers[0], rows, first_idx, times_ns[1], len(contents), seals.hash_of(contents), numbers[1], times_ns[0]
         )
 
 

@@ -23,13 +23,13 @@ class SealError(ValueError):
     """The text differs from the sealed one."""
 
 
-def digest(data: Any) -> str:
+def hash_of(data: Any) -> str:
     """XXH3 of a contiguous buffer, 16 hexadecimal digits."""
     return _hexadecimal(hashed(data))
 
 
-def digest_of_file(file: FileIO) -> tuple[int, str]:
-    """The number of bytes that a file has from its position on, and their `digest`; memory for one piece is enough.
+def hash_of_file(file: FileIO) -> tuple[int, str]:
+    """The number of bytes that a file has from its position on, and their `hash_of`; memory for one piece is enough.
 
     Raises:
         OSError: unreadable.
@@ -54,7 +54,7 @@ def hashed(data: Any) -> int:
 def seal(record: dict[str, Any]) -> str:
     """One line of JSON; its last field, ``check``, is the XXH3 of the line without that field."""
     text = json.dumps(record)
-    return f'{text[:-1]}{_MARK}{digest(text.encode())}"}}'
+    return f'{text[:-1]}{_MARK}{hash_of(text.encode())}"}}'
 
 
 def unseal(line: str | bytes) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def unseal(line: str | bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise SealError("not text") from error
     body, mark, check = text.strip().rpartition(_MARK)
-    if not mark or check != f'{digest(f"{body}}}".encode())}"}}':
+    if not mark or check != f'{hash_of(f"{body}}}".encode())}"}}':
         raise SealError("its checksum does not fit")
     record = json.loads(f"{body}}}")
     if not isinstance(record, dict):

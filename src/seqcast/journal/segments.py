@@ -306,7 +306,7 @@ def _check(segment: Segment) -> None:
     """
     with open_file(segment.path) as file:
         size = os.fstat(file.fileno()).st_size  # first: to read a sparse file would take for ever
-        if size != segment.size or seals.digest_of_file(file) != (segment.size, segment.hash):
+        if size != segment.size or seals.hash_of_file(file) != (segment.size, segment.hash):
             raise _altered(segment)
 
 
@@ -336,7 +336,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
         raise JournalDamaged(f"{segment.path} is missing") from error
     except OSError as error:
         raise JournalDamaged(f"{segment.path} cannot be read: {line_of(error)}") from error
-    if contents.size != segment.size or seals.digest(contents) != segment.hash:
+    if contents.size != segment.size or seals.hash_of(contents) != segment.hash:
         raise _altered(segment)
     return contents
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
-from seqcast.core.orders.policy import Batch, Questions, next_batch
+from seqcast.core.orders.policy import Batch, PolicyQuestions, next_batch
 from seqcast.types import OrderPolicy, View
 
 log = logging.getLogger("seqcast")
@@ -28,7 +28,7 @@ class Ordering:
     def __init__(self, name: str, policy: OrderPolicy, engine: Engine, decided: Callable[[], None]) -> None:
         self.name, self.policy, self.engine, self.decided = name, policy, engine, decided
         self._changed = threading.Condition()
-        self._questions = Questions()
+        self._questions = PolicyQuestions()
         self._stopped = False
         self._failed = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-order-{name}", daemon=True)

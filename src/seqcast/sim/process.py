@@ -16,7 +16,7 @@ from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
-from seqcast.core.orders.policy import Questions, next_batch
+from seqcast.core.orders.policy import PolicyQuestions, next_batch
 from seqcast.core.port import transmit
 from seqcast.core.secrets import about
 from seqcast.core.state.providers import STATE_MERGES
@@ -141,7 +141,7 @@ class Process:
             settings = settings.replace(observer=observes)
         self._bytes_per_s = options.rates[index] if index < len(options.rates) else -1
         self.orderer: Orderer | None = None
-        self.questions = Questions()
+        self.questions = PolicyQuestions()
         wanted = engine_settings(settings)
         wanted["piece_bytes"] *= bool(options.narrows)  # else the runs of before would change
         if options.orderer:

@@ -63,7 +63,7 @@ def next_batch(engine: Offering, view_tagged: Callable[[int], View | None]) -> B
     return Batch(*found, view.members) if view is not None and found is not None else None
 
 
-class Questions:
+class PolicyQuestions:
     """A policy is asked about one batch at a time. Of those that are offered meanwhile, the newest waits: the policy
     took too long, and the engine has given up the others."""
 
