@@ -36,7 +36,7 @@ class Replica:
         self.unsent: list[bytes] = []
 
     def attach(self, node) -> None:
-        self.node, self.outbox = node, Outbox(node.id)
+        self.node, self.outbox = node, Outbox(node.id, lambda: node.now)
         application, chain = node.application, node.application.chain
         application.accept, self.accept = self.take, application.accept
         application.enter = lambda items: [self.take(item) for item in items]
@@ -69,9 +69,9 @@ class Replica:
     def take(self, item) -> None:
         if isinstance(item, Batch):
             payloads = item.tolist()
-            for sender, _, _, sent_ns, first, n, _, unicast, late in item.runs.tolist():
+            for sender, _, _, _, first, n, _, unicast, late in item.runs.tolist():
                 for payload in payloads[first : first + n]:
-                    self.message(sender, payload, sent_ns, bool(unicast), bool(late))
+                    self.message(sender, payload, bool(unicast), bool(late))
             return
         self.accept(item)  # the simulated application gives its state here
         if isinstance(item, View):
@@ -79,12 +79,12 @@ class Replica:
             self.durable.entered(self, item)
             self.own(applied)
 
-    def message(self, sender: int, payload: bytes, sent_ns: int, unicast: bool, late: bool) -> None:
+    def message(self, sender: int, payload: bytes, unicast: bool, late: bool) -> None:
         if unicast:
             if self.durable.heard(sender, payload):  # not a message of the simulated application
                 self.settle()
             return
-        applied = self.log.take(payload, sender, sent_ns, late)
+        applied = self.log.take(payload, sender, late)
         self.durable.applied(SimpleNamespace(id=sender))
         self.own([applied] if applied is not None else [])
 

@@ -25,7 +25,7 @@ class Replica:
 
     def __init__(self, stage: Stage, node, told: list[int]) -> None:
         self.stage, self.node, self.told = stage, node, told
-        self.log, self.outbox = Log(Counting()), Outbox(node.id)
+        self.log, self.outbox = Log(Counting()), Outbox(node.id, lambda: node.now)
         self.unsent: list[bytes] = []
         self.stale: list[str] = []
         self.reads = 0
@@ -45,8 +45,8 @@ class Replica:
         applied = []
         if isinstance(item, Batch):
             payloads = item.tolist()
-            for sender, _seqno, _place, sent_ns, first, n, _index, _unicast, late in item.runs.tolist():
-                applied += [self.log.take(each, sender, sent_ns, bool(late)) for each in payloads[first : first + n]]
+            for sender, _seqno, _place, _sent_ns, first, n, _index, _unicast, late in item.runs.tolist():
+                applied += [self.log.take(each, sender, bool(late)) for each in payloads[first : first + n]]
         elif isinstance(item, View):
             applied = self.log.enter([member.id for member in item.members])
         for each in applied:

@@ -31,7 +31,8 @@ class Stream:
         self.receivers = list(receivers)
         self.out: list[list[bytes]] = [[] for _ in receivers]
         self.seqno = 0
-        self.sent_ns: dict[Member, int] = {}  # readings of the senders' clocks
+        self.time_ns: dict[Member, int] = {}  # of the senders
+        self.wall_ns = 0
 
     def add(self, receiver: Batches) -> None:
         self.receivers.append(receiver)
@@ -43,15 +44,16 @@ class Stream:
 
     def send(self, payload: bytes, sender: Member = SINK) -> None:
         self.seqno += 1
-        sent_ns = self.sent_ns.get(sender, 0)
-        self.event(Message(payload, sender, V1, self.seqno, 0, self.seqno, sent_ns))
+        self.event(Message(payload, sender, V1, self.seqno, 0, self.seqno, self.wall_ns))
 
     def batch(self, number: int, rows: Sequence[bytes], sender: Member = SINK, writer: str = "q", end: bool = True):
         self.send(batches.begin(writer, number, len(rows)), sender)
         for row in rows:
             self.send(batches.ROW + row, sender)
         if end:
-            self.send(batches.end(writer, number), sender)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(batches.time, "monotonic_ns", lambda: self.time_ns.get(sender, 0))
+                self.send(batches.end(writer, number), sender)
 
 
 def state_of(receiver: Batches) -> Any:
@@ -242,46 +244,54 @@ def test_messages_that_only_look_like_a_part_of_a_batch_are_counted(text):
 S = 10**9
 
 
-def test_entries_age_by_how_far_the_clocks_of_senders_go_on():
+def test_entries_age_by_how_far_the_times_of_senders_go_on():
     stream = Stream(Batches(keep_s=10.0))
-    stream.sent_ns = {SINK: 10**18, OTHER: 5 * S, A: 2 * 10**18}  # wrong by years
+    stream.time_ns = {SINK: 10**18, OTHER: 5 * S, A: 2 * 10**18}  # since their machines were started
     stream.batch(5, [b"1"], writer="old")
     stream.batch(6, [b"2"], OTHER, writer="older clock")
     stream.batch(7, [b"3"], A, writer="newer clock")
     assert stream.receivers[0].writers == {"old": 5, "older clock": 6, "newer clock": 7}
-    stream.sent_ns[OTHER] += 9 * S
-    stream.send(b"any message tells the time", OTHER)
-    stream.sent_ns[SINK] += 9 * S  # the same nine seconds
+    stream.time_ns[OTHER] += 9 * S
+    stream.batch(6, [b"2"], OTHER, writer="older clock")  # tells the time, though it is repeated
+    stream.time_ns[SINK] += 9 * S  # the same nine seconds
     stream.batch(8, [b"4"], writer="new")
     joiner = Batches(keep_s=10.0)
     joiner.set_state(state_of(stream.receivers[0]))
     stream.add(joiner)
-    stream.sent_ns[A] += 11 * S
+    stream.time_ns[A] += 11 * S
     stream.batch(9, [b"5"], A, writer="last")
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9}] * 2
-    stream.sent_ns[SINK] += 20 * S
+    stream.time_ns[SINK] += 20 * S
     stream.event(view(2, A, OTHER))
     stream.event(view(3, A, OTHER, SINK))  # the sink was not there meanwhile
     stream.batch(10, [b"6"], SINK, writer="after")
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9, "after": 10}] * 2
 
 
+def test_a_wall_clock_that_is_set_ages_no_entry():
+    stream = Stream(Batches(keep_s=10.0))
+    stream.batch(5, [b"1"], writer="old")
+    stream.wall_ns = 7200 * S
+    stream.batch(6, [b"2"], writer="new")
+    assert stream.receivers[0].writers == {"old": 5, "new": 6}
+
+
 def test_entries_keep_their_age_when_sides_of_a_partition_merge():
     left, right = Stream(Batches(keep_s=10.0)), Stream(Batches(keep_s=10.0))
     for side, age in ((left, 4), (right, 8)):
         side.batch(1, [b"1"], writer=f"of {age}")
-        side.sent_ns[SINK] = age * S
+        side.time_ns[SINK] = age * S
         side.batch(1, [b"1"], writer="both")
     merged, taking = left.receivers[0], right.receivers[0]
     merged.merge_state([SubgroupState((B, OTHER), state_of(taking))])
     taking.set_state(state_of(merged))
     both = Stream(merged, taking)
-    both.sent_ns[SINK] = 0
+    both.time_ns[SINK] = 0
     both.batch(2, [b"2"], writer="one")
-    both.sent_ns[SINK] += 4 * S
+    both.time_ns[SINK] += 4 * S
     both.batch(2, [b"2"], writer="two")
     assert [each.writers for each in both.receivers] == [{"of 4": 1, "both": 1, "one": 2, "two": 2}] * 2
-    both.sent_ns[SINK] += 3 * S
+    both.time_ns[SINK] += 3 * S
     both.batch(2, [b"2"], writer="three")
     assert [list(each.writers) for each in both.receivers] == [["both", "one", "two", "three"]] * 2
 

@@ -25,7 +25,7 @@ def calls(outbox, *operations):
 
 
 def take(log, payload, transitional=False):
-    return log.take(payload, MEMBER, 0, transitional)
+    return log.take(payload, MEMBER, transitional)
 
 
 def joiner_of(log):
@@ -38,9 +38,12 @@ def joiner_of(log):
     return other
 
 
-@given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20)))
-def test_a_message_is_unchanged(flags, origin, number, operations):
-    entry = Entry(flags, origin, number, 3, 4, operations)
+@given(
+    st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20)),
+    st.integers(-(2**63), 2**63 - 1),
+)  # fmt: skip
+def test_a_message_is_unchanged(flags, origin, number, operations, sent_ns):
+    entry = Entry(flags, origin, number, 3, 4, operations, sent_ns)
     assert Entry.decode(entry.encode()) == entry
 
 
@@ -53,7 +56,7 @@ def test_bytes_that_are_not_a_message_are_counted_and_change_nothing(data):
 
 
 def test_calls_that_come_while_a_message_is_on_its_way_share_the_next_one():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     (first,) = calls(outbox, b"1")
     message = outbox.compose()
     waiting = calls(outbox, b"10", b"100")
@@ -69,7 +72,7 @@ def test_calls_that_come_while_a_message_is_on_its_way_share_the_next_one():
 def test_messages_that_no_majority_has_on_disk_are_bounded_and_room_lets_the_next_ones_go(monkeypatch):
     monkeypatch.setattr(outboxes, "SETTLING_MAX", 3)
     log, held = Log(Counting()), deque()
-    outbox = Outbox(1, log.counters)
+    outbox = Outbox(1, lambda: 0, log.counters)
     for _ in range(3):
         calls(outbox, b"1")
         applied = take(log, outbox.compose())
@@ -85,7 +88,7 @@ def test_messages_that_no_majority_has_on_disk_are_bounded_and_room_lets_the_nex
 
 
 def test_a_full_message_does_not_wait_for_the_one_on_its_way():
-    outbox = Outbox(1)
+    outbox = Outbox(1, lambda: 0)
     calls(outbox, b"1")
     assert outbox.compose()
     half = bytes(MESSAGE_BYTES // 2 - 4)
@@ -101,7 +104,7 @@ def test_a_full_message_does_not_wait_for_the_one_on_its_way():
 
 
 def test_a_read_waits_for_a_message_that_is_sent_after_it():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     calls(outbox, b"1")
     before = outbox.compose()
     read = Call(None, lambda: None)
@@ -111,7 +114,7 @@ def test_a_read_waits_for_a_message_that_is_sent_after_it():
 
 
 def test_a_read_of_own_writes_waits_for_those_before_it_and_no_others():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     assert outbox.add(Call(None, lambda: None, own=True))
     (write,) = calls(outbox, b"1")
     message = outbox.compose()
@@ -125,7 +128,7 @@ def test_a_read_of_own_writes_waits_for_those_before_it_and_no_others():
 
 
 def test_transitional_operations_wait_for_their_view_and_are_dropped_without_one():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     calls(outbox, b"1")
     message = outbox.compose()
     assert take(log, message, transitional=True) is None and log.machine.applied == 0
@@ -138,7 +141,7 @@ def test_transitional_operations_wait_for_their_view_and_are_dropped_without_one
 
 @pytest.mark.parametrize("known", [False, True], ids=["lost", "applied"])
 def test_after_an_exclusion_a_call_is_answered_or_sent_again_and_applied_once(known):
-    others, log, outbox = Log(Counting()), Log(Counting()), Outbox(1)
+    others, log, outbox = Log(Counting()), Log(Counting()), Outbox(1, lambda: 0)
     take(others, Entry(0, 2, 1, 1, 1, [b"1000"]).encode())
     (call,) = calls(outbox, b"1")
     message = outbox.compose()
@@ -164,7 +167,7 @@ def test_a_message_that_comes_twice_is_applied_once_and_its_second_answer_is_the
 
 
 def test_a_message_that_comes_twice_ahead_of_the_disks_answers_a_read_once():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     (write,) = calls(outbox, b"1")
     outbox.add(read := Call(None, lambda: None))
     message = outbox.compose()
@@ -206,10 +209,19 @@ def test_a_joiner_has_table_time_and_view():
     log = Log(Counting())
     log.enter([MEMBER, 9])
     for seq, sent_ns in ((1, 1000), (2, 5000)):
-        log.take(Entry(0, 1, seq, 1, seq, [b"1"]).encode(), MEMBER, sent_ns, False)
+        take(log, Entry(0, 1, seq, 1, seq, [b"1"], sent_ns).encode())
     other = joiner_of(log)
     assert (other.view, other.clock.now_ns, other.answer(1, 2)) == ((MEMBER, 9), 4000, (True, b"2"))
     assert other.machine.total == 2
+
+
+def test_messages_tell_the_time_at_which_they_were_made():
+    now_ns = 10**15
+    log, outbox = Log(Counting()), Outbox(1, lambda: now_ns)
+    for later_ns in (0, 7, 0):  # the first one tells nothing
+        now_ns += later_ns
+        outbox.applied(take(log, outbox.compose(empty=True)))
+    assert log.clock.now_ns == 7
 
 
 def test_a_state_of_something_else_is_refused():
@@ -218,7 +230,7 @@ def test_a_state_of_something_else_is_refused():
 
 
 def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     one, two = calls(outbox, b"1", b"2")
     outbox.give_up(one)
     message = outbox.compose()
@@ -228,7 +240,7 @@ def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():
 
 
 def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():
-    log, outbox = Log(Counting()), Outbox(1)
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     (write,) = calls(outbox, b"1")
     message = outbox.compose()
     assert outbox.give_up(write) == []
@@ -238,7 +250,7 @@ def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():
 
 
 def test_at_the_end_of_a_replica_each_call_is_told_once_and_a_read_of_own_writes_is_not_answered():
-    outbox, told = Outbox(1), []
+    outbox, told = Outbox(1, lambda: 0), []
     (write,) = calls(outbox, b"1")
     outbox.compose()
     read = Call(None, lambda: told.append(read), own=True)

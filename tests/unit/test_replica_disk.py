@@ -38,7 +38,7 @@ def opened(path, machine=None):
 
 
 def call(log, operation, number):
-    log.take(Entry(0, 1, number, 1, number, [operation]).encode(), MEMBER, number * 1000, False)
+    log.take(Entry(0, 1, number, 1, number, [operation], number * 1000).encode(), MEMBER, False)
 
 
 def written(path, *batches):

@@ -13,6 +13,7 @@ import itertools
 import json
 import logging
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -65,8 +66,8 @@ def begin(writer: str, batch: int, rows: int) -> bytes:
 
 
 def end(writer: str, batch: int) -> bytes:
-    """The message that ends a batch: from now on receivers deliver the batch."""
-    return END + json.dumps({"writer": writer, "batch": batch}).encode()
+    """The message that ends a batch: from now on receivers deliver the batch. It also tells the time (`Clock`)."""
+    return END + json.dumps({"writer": writer, "batch": batch, "sent_ns": time.monotonic_ns()}).encode()
 
 
 _Entries = dict[str, tuple[int, int]]
@@ -147,7 +148,7 @@ class Batches:
             ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
             lost.
         keep_s: entries of writers that ended no batch for this many seconds are dropped. Time passes as the messages of
-            the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
+            the stream tell that end batches (`Clock`), the same on every member, and stands still between them.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 
@@ -220,8 +221,6 @@ class Batches:
                 self._abandon(sender)
             self._clock.keep(sorted(present))
         elif isinstance(event, Message):
-            if event.global_seqno is not None:
-                self._clock.hear(event.sender.id, event.sent_ns)
             if event.unicast or not event.payload.startswith(MAGIC):
                 yield event
             elif event.payload.startswith(ROW):
@@ -235,8 +234,8 @@ class Batches:
         """As ``take``, for the messages of ``Group.recv_batch``, whose rows are not looked at one by one. Views must
         come through ``take``, in their place between the batches."""
         data, offsets, runs = batch.data, batch.offsets, batch.runs
-        senders, sent_ns, kinds = (np.repeat(each, runs["n"]) for each in (
-            runs["sender"], runs["sent_ns"], 2 * (runs["global_seqno"] > 0) + (runs["unicast"] > 0)
+        senders, kinds = (np.repeat(each, runs["n"]) for each in (
+            runs["sender"], 2 * (runs["global_seqno"] > 0) + (runs["unicast"] > 0)
         ))  # fmt: skip
         kinds = 2 * kinds + (_marks(data, offsets) == _MARK)
         cuts = np.flatnonzero((kinds[1:] != kinds[:-1]) | (senders[1:] != senders[:-1])) + 1
@@ -244,8 +243,6 @@ class Batches:
         for begin, end in itertools.pairwise(bounds):
             if kinds[begin] == _ORDERED_ROW:  # of one sender
                 sender = int(senders[begin])
-                self._clock.hear(sender, int(sent_ns[begin]))
-                self._clock.hear(sender, int(sent_ns[begin:end].max()))
                 if (staged := self._staged.get(sender)) is not None:
                     staged.add(data, offsets[begin : end + 1])
                     self._check_rows(sender, staged)
@@ -325,7 +322,7 @@ class Batches:
         try:
             fields = json.loads(message.payload[len(BEGIN) :][:4096])
             writer, batch = fields["writer"], fields["batch"]
-            number = fields["rows"] if message.payload.startswith(BEGIN) else 0
+            number = fields["rows" if message.payload.startswith(BEGIN) else "sent_ns"]
             if not isinstance(writer, str) or not all(type(each) is int and each >= 0 for each in (batch, number)):
                 raise ValueError
             if len(writer.encode()) > NAME_BYTES_MAX:
@@ -341,6 +338,7 @@ class Batches:
             self._abandon(message.sender.id)
             self._staged[message.sender.id] = _Staged(writer, batch, number, Spool(self._memory_bytes))
         else:
+            self._clock.hear(message.sender.id, number)
             yield from self._end(message, writer, batch)
 
     def _end(self, message: Message, writer: str, batch: int) -> Iterator[Message]:

@@ -1,4 +1,4 @@
-"""Time that the members of a group share, without their clocks."""
+"""Time that the members of a group share, whatever their wall clocks say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 class Clock:
     """Time that passes in an ordered stream, the same on every member: from the same messages.
 
-    A sender's clock may be wrong by years, but the time between two messages is right. So the first
-    message of a sender tells how far its clock is from this one, and its later messages advance this one. While
-    nobody sends, no time passes.
+    Messages carry the monotonic time of their senders, which nobody sets: two of these have nothing in common, but
+    the time between two messages of one sender is right. So the first message of a sender tells how far its time is
+    from this one, and its later messages advance this one. While nobody sends, no time passes. (With wall clocks, one
+    that is set an hour ahead would end, on every member, all that lasts less.)
 
     Args:
         now_ns: its reading.
@@ -22,7 +23,7 @@ class Clock:
         self.apart = dict(apart or {})
 
     def hear(self, sender: int, sent_ns: int) -> None:
-        """Takes the time of a message, ns since 1970 by its sender's clock."""
+        """Takes the time of a message, ns by its sender's monotonic clock."""
         self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
 
     def keep(self, present: Iterable[int]) -> None:

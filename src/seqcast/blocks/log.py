@@ -18,9 +18,9 @@ ORIGINS_MAX = 4096
 """The most replicas whose unacknowledged answers are kept; those that were silent longest are forgotten."""
 RETRIED = 1
 """Flag of a message: its operations may have been in an earlier one, of another incarnation of its sender."""
-HEAD = struct.Struct("<BBQQQQI")
-"""Of a message: version, flags, origin, number, floor, first operation, operations. Then come the operations' lengths
-(u32), and the operations."""
+HEAD = struct.Struct("<BBQQQQqI")
+"""Of a message: version, flags, origin, number, floor, first operation, time, operations. Then come the operations'
+lengths (u32), and the operations."""
 VERSION = 1
 _COUNT = struct.Struct("<I")
 _TABLE = struct.Struct("<I?")
@@ -148,6 +148,7 @@ class Entry(NamedTuple):
         floor: all operations of the origin before this one are answered.
         first: number of its first operation.
         operations: in order.
+        sent_ns: when the message was made, by the monotonic clock of its sender.
     """
 
     flags: int
@@ -156,12 +157,13 @@ class Entry(NamedTuple):
     floor: int
     first: int
     operations: Sequence[bytes]
+    sent_ns: int = 0
 
     def encode(self) -> bytes:
         operations = self.operations
         lengths = struct.pack(f"<{len(operations)}I", *map(len, operations))
         flags, origin, number, floor, first = self[:5]
-        head = HEAD.pack(VERSION, flags, origin, number, floor, first, len(operations))
+        head = HEAD.pack(VERSION, flags, origin, number, floor, first, self.sent_ns, len(operations))
         return b"".join((head, lengths, *operations))
 
     @staticmethod
@@ -172,7 +174,7 @@ class Entry(NamedTuple):
         """
         if len(data) < HEAD.size:
             raise ValueError("too short")
-        version, flags, origin, number, floor, first, count = HEAD.unpack_from(data)
+        version, flags, origin, number, floor, first, sent_ns, count = HEAD.unpack_from(data)
         begin = HEAD.size + 4 * count
         if version != VERSION or begin > len(data):
             raise ValueError("of another version, or too short")
@@ -180,7 +182,8 @@ class Entry(NamedTuple):
         marks = list(accumulate(lengths, initial=begin))
         if marks[-1] != len(data):
             raise ValueError("the length is not the one in the header")
-        return Entry(flags, origin, number, floor, first, [data[at:to] for at, to in pairwise(marks)])
+        operations = [data[at:to] for at, to in pairwise(marks)]
+        return Entry(flags, origin, number, floor, first, operations, sent_ns)
 
 
 class Applied(NamedTuple):
@@ -216,21 +219,21 @@ class Log:
         self.record: Callable[[Entered | Told], object] | None = None  # told of each step of `mark`
         self._origins: dict[int, _Origin] = {}  # those heard longest ago first
         self._dropped = False  # of one that is not here nothing is known; otherwise never heard
-        self._waiting: list[tuple[bytes, int, int]] = []
+        self._waiting: list[tuple[bytes, int]] = []
         self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
         self._heard: Callable[[int], object] | None = getattr(machine, "heard", None)
         self._due: Callable[[], int | None] = getattr(machine, "due", lambda: 0)
 
-    def take(self, payload: bytes, sender: int, sent_ns: int, transitional: bool) -> Applied | None:
+    def take(self, payload: bytes, sender: int, transitional: bool) -> Applied | None:
         """The next message.
 
         Returns:
             Its effect; None: nothing yet, or no message of a replica.
         """
         if transitional or self._waiting:
-            self._waiting.append((payload, sender, sent_ns))
+            self._waiting.append((payload, sender))
             return None
-        return self._apply(payload, sender, sent_ns)
+        return self._apply(payload, sender)
 
     def enter(self, ids: Sequence[int], counter: int = 0) -> list[Applied]:
         """The next view, with this member, and its counter. Returns the calls that waited for it."""
@@ -278,13 +281,13 @@ class Log:
 
     # ---- one message
 
-    def _apply(self, payload: bytes, sender: int, sent_ns: int) -> Applied | None:
+    def _apply(self, payload: bytes, sender: int) -> Applied | None:
         try:
             entry = Entry.decode(payload)
         except (ValueError, struct.error):
             self.counters.malformed += 1
             return None
-        self.clock.hear(sender, sent_ns)
+        self.clock.hear(sender, entry.sent_ns)
         if entry.operations or self._is_due():
             self._step(Told(self.clock.now_ns, payload))
         return self._perform(entry, sender)

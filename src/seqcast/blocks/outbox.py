@@ -60,12 +60,20 @@ class Outbox:
 
     Args:
         origin: id of the replica, the same in each of its incarnations.
+        now_ns: gives the monotonic time, for messages to tell.
         counters: of the replica.
         message_bytes: a message gathers operations up to this size; a single larger operation has one of its own.
     """
 
-    def __init__(self, origin: int, counters: Counters | None = None, message_bytes: int = MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        origin: int,
+        now_ns: Callable[[], int],
+        counters: Counters | None = None,
+        message_bytes: int = MESSAGE_BYTES,
+    ) -> None:
         self.origin = origin
+        self._now_ns = now_ns
         self._message_bytes = message_bytes
         self._counters = counters or Counters()
         self.pending: dict[int, Call] = {}  # operations without an answer, in their order
@@ -143,7 +151,7 @@ class Outbox:
         floor = next(iter(self.pending), self._next)
         first = calls[0].seq if calls else 0
         operations = [call.operation for call in calls if call.operation is not None]
-        return Entry(flags, self.origin, self._number, floor, first, operations).encode()
+        return Entry(flags, self.origin, self._number, floor, first, operations, self._now_ns()).encode()
 
     def _gathered(self) -> list[Call]:
         """Operations with consecutive numbers; those that are sent again come first, and by themselves."""

@@ -192,7 +192,7 @@ class Replica(Closing, Generic[M]):
         # Under `_lock`:
         self._info = info
         gathers = min(MESSAGE_BYTES, config.message_bytes_max - HEAD_BYTES)
-        self._outbox = Outbox(secrets.randbits(64), self._log.counters, gathers)
+        self._outbox = Outbox(secrets.randbits(64), lambda: time.monotonic_ns(), self._log.counters, gathers)
         self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -662,7 +662,7 @@ class Replica(Closing, Generic[M]):
             self._settle()
             return None
         with self._applying:
-            applied = self._log.take(message.payload, sender.id, message.sent_ns, message.transitional)
+            applied = self._log.take(message.payload, sender.id, message.transitional)
             if durable is not None:
                 durable.applied(sender)
         return applied
