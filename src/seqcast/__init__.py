@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         NotInView,
         NotMember,
         NotReady,
+        OtherRelease,
         RemoteProtocolError,
         SendTimeout,
         SendWouldBlock,
@@ -100,6 +101,7 @@ __all__ = [
     "NotMember",
     "NotReady",
     "OrderPolicy",
+    "OtherRelease",
     "Rejoined",
     "RemoteProtocolError",
     "Replica",
@@ -136,8 +138,8 @@ _NAMES = {
     "seqcast.crowd.handle": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
-    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError StableFailed "
-    "SuspendTimeout Undecided UsageError",
+    "NotInView NotMember NotReady OtherRelease RemoteProtocolError SendTimeout SendWouldBlock SeqcastError "
+    "StableFailed SuspendTimeout Undecided UsageError",
     "seqcast.events": "Blocked CoordinatorChanged Excluded InterfaceChanged Lost Rejoined Skipped Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",

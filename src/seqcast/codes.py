@@ -426,6 +426,13 @@ MACHINE_REFUSED = _code(
     "`apply` raised the error in the text, on every replica.",
     "That is an answer of the program's own. `MachineError`.",
 )
+OTHER_RELEASE = _code(
+    3010,
+    "A block has ended before a message of another release",
+    "A member sends, or wrote, a format of this block that this member does not know. It has ended, as its state would "
+    "differ from that of the others.",
+    "Upgrade the member that the text names. `OtherRelease`.",
+)
 EXCLUDED = _code(
     3101,
     "This member was excluded",

@@ -119,6 +119,13 @@ class NotReady(SeqcastError):
     code = "SC3007"
 
 
+class OtherRelease(NotReady):
+    """A member of another release sends what this block does not know, or wrote the state that it was given: to go on
+    without would lead to a state that the others do not have, so the block has ended. The text says whom to upgrade."""
+
+    code = "SC3010"
+
+
 class StableFailed(SeqcastError):
     """The file of ``stable=``, or a replica's log, could not be written: this member has left its group, as
     its votes or its operations would not outlast it. The file has all that was synced before."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from counting import Counting
 from members import LIMIT_S, LOOPBACK, cluster, join, wait_until
 from project import ROOT
 
@@ -126,6 +127,44 @@ def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_grou
     finally:
         process.kill()
         process.wait(LIMIT_S)
+
+
+REPLICA = """
+import sys, seqcast
+from counting import Counting
+try:
+    replica = seqcast.replicate(sys.argv[1], Counting(), name="next", interface=sys.argv[2], found=1, ready_s=60.0)
+    print(replica.call(b"10", timeout=60.0).decode(), flush=True)
+except seqcast.SeqcastError as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("changed", ["nothing", "its state", "its messages"])
+def test_a_replica_of_the_next_release_has_the_state_or_one_side_ends_by_name(
+    next_release: Path, tmp_path: Path, changed: str
+) -> None:
+    """Never does one pass over what the others apply."""
+    release = tmp_path / "next"
+    shutil.copytree(next_release, release)
+    formats = {"nothing": "1, 1", "its state": "1, 2", "its messages": "2, 1"}[changed]
+    by = rf'MESSAGE, STATE = (kind + bytes([at]) for kind, at in zip((b"SqO", b"SqS"), ({formats})))'
+    replaced(release / "seqcast" / "blocks" / "log.py", r"^MESSAGE, STATE = .*$", by)
+    name = cluster()
+    with seqcast.replicate(name, Counting(), name="a", interface=LOOPBACK, found=1, ready_s=LIMIT_S) as a:
+        assert a.call(b"1", timeout=LIMIT_S) == b"1"
+        process = subprocess.run(
+            [sys.executable, "-c", REPLICA, name, LOOPBACK],
+            env={**os.environ, "PYTHONPATH": f"{release}:{ROOT / 'tests' / 'helpers'}"},
+            stdout=subprocess.PIPE, text=True, timeout=4 * LIMIT_S,
+        )  # fmt: skip
+        if changed == "its messages":
+            with pytest.raises(seqcast.OtherRelease, match=r"a later release .* upgrade this member") as ended:
+                a.wait_ready(LIMIT_S)
+            assert ended.value.code == "SC3010" and "upgrade this member" in a.why
+            return
+        assert process.stdout.split() == [{"nothing": "11", "its state": "OtherRelease"}[changed]]
+        assert a.call(b"100", timeout=LIMIT_S) == (b"111" if changed == "nothing" else b"101")
 
 
 WATCHED = """

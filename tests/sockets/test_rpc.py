@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -221,24 +222,24 @@ def test_an_excluded_member_joins_again_and_answers() -> None:
 
 def test_malformed_messages_of_others_are_counted_and_dropped() -> None:
     name = cluster()
-    head = rpc._HEAD.pack
+    head = functools.partial(rpc._HEAD.pack, rpc._MESSAGE)
     with members(lambda q: q, name=name) as (a,), join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
         wait_until(lambda: len(a._view) == 2)
         bad = [
-            b"", b"x", head(2, 0, 1, 0) + b"1", head(1, 3, 1, 0) + b"1", head(1, 0, 1, 0),
-            head(1, 0, 1, 0) + b"[" * 99_999,
-            head(1, 1, 1, 0) + b"1",  # an answer to the group
+            b"", b"x", rpc._HEAD.pack(b"SqR\x02", 0, 1, 0) + b"1", head(3, 1, 0) + b"1", head(0, 1, 0),
+            head(0, 1, 0) + b"[" * 99_999,
+            head(1, 1, 0) + b"1",  # an answer to the group
         ]  # fmt: skip
-        answers = [head(1, 1, 1, 0) + b"{", head(1, 2, 1, 0) + b'["a"]', head(1, 2, 1, 0) + b"[1, 2]"]
+        answers = [head(1, 1, 0) + b"{", head(2, 1, 0) + b'["a"]', head(2, 1, 0) + b"[1, 2]"]
         for each in bad:
             other.send(each)
         for each in answers:
             other.send(each, to=a.group.member)
         wait_until(lambda: a.counters.malformed == len(bad) + len(answers))
-        other.send(head(1, 1, a._next, 0) + b"1", to=a.group.member)
+        other.send(head(1, a._next, 0) + b"1", to=a.group.member)
         wait_until(lambda: a.counters.late == 1)
         number = a._next + 1  # that of the next question, which is asked of a alone
-        other.send(head(1, 1, number, 0) + b"2", to=a.group.member)
+        other.send(head(1, number, 0) + b"2", to=a.group.member)
         assert by_name(a.ask(3, to="a", timeout=LIMIT_S)) == {"a": Reply("answered", 3)}
 
 
@@ -248,7 +249,7 @@ def test_an_answer_of_a_member_that_was_not_asked_is_late() -> None:
         wait_until(lambda: len(a._view) == 2)
         thread, got = asking(a, 1, to="a")
         assert slow.asked.acquire(timeout=LIMIT_S)
-        other.send(rpc._HEAD.pack(1, 1, a._next, 0) + b"2", to=a.group.member)
+        other.send(rpc._HEAD.pack(rpc._MESSAGE, 1, a._next, 0) + b"2", to=a.group.member)
         wait_until(lambda: a.counters.late == 1)
         slow.may.set()
         thread.join()
@@ -289,7 +290,7 @@ def test_answers_wait_for_room_at_an_asker_that_takes_nothing_and_hold_up_no_oth
     with members(lambda q: "y" * q, name=name) as (a,), join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
         wait_until(lambda: len(a._view) == 2)
         for number in range(asked):
-            other.send(ask(1, 0, number, 0) + b"400000", to=a.group.member)
+            other.send(ask(rpc._MESSAGE, 0, number, 0) + b"400000", to=a.group.member)
         wait_until(lambda: a.counters.answered == asked)
         assert a.counters.kept > a.counters.unsent > 0
         assert by_name(a.ask(1, to="a", timeout=LIMIT_S)) == {"a": Reply("answered", "y")}  # behind no kept answer
@@ -312,7 +313,7 @@ def test_answers_for_askers_that_take_nothing_hold_up_none_for_one_that_was_full
         wait_until(lambda: len(a._view) == 4)
         for number in range(asked):
             for other, size in (x, b"20000"), (y, b"20000"), (z, b"1000"):
-                other.send(rpc._HEAD.pack(1, 0, number, 0) + size, to=a.group.member)
+                other.send(rpc._HEAD.pack(rpc._MESSAGE, 0, number, 0) + size, to=a.group.member)
         wait_until(lambda: a.counters.answered == 3 * asked)
         assert len(a._kept) == 3
         wait_until(lambda: a._kept[x.member.id].pause_s > 0.3 and a._kept[y.member.id].pause_s > 0.3)
@@ -335,7 +336,7 @@ def test_answers_that_are_kept_for_an_asker_that_leaves_are_dropped() -> None:
         with join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
             wait_until(lambda: len(a._view) == 2)
             for number in range(40):
-                other.send(rpc._HEAD.pack(1, 0, number, 0) + b"400000", to=a.group.member)
+                other.send(rpc._HEAD.pack(rpc._MESSAGE, 0, number, 0) + b"400000", to=a.group.member)
             wait_until(lambda: a.counters.answered == 40)
             assert a._kept
         wait_until(lambda: not a._kept and a._kept_bytes == 0)
@@ -348,7 +349,7 @@ def test_a_transitional_question_waits_for_the_next_view_and_later_ones_behind_i
         a.ask(0, timeout=LIMIT_S)  # the first view has been taken
 
         def deliver(question: int, *, transitional: bool) -> None:
-            payload = rpc._HEAD.pack(1, 0, question, 0) + b"%d" % question
+            payload = rpc._HEAD.pack(rpc._MESSAGE, 0, question, 0) + b"%d" % question
             a._take(seqcast.Message(payload, me, view.view_id, 1, 0, 1, 0, False, transitional))
 
         deliver(1, transitional=True)

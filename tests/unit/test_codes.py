@@ -235,9 +235,8 @@ ERRORS = {
     "SeqcastError": "SC9001", "UsageError": "SC1201", "ConfigError": "SC1202", "JoinTimeout": "SC4001",
     "JoinRefused": "SC3001", "NameTaken": "SC3002", "NotMember": "SC3003", "NotInView": "SC2214",
     "SendTimeout": "SC2208", "SendWouldBlock": "SC2205", "Undecided": "SC3006", "NotReady": "SC3007",
-    "StableFailed": "SC3111",
-    "MachineError": "SC3009", "SuspendTimeout": "SC3008", "JournalWriteError": "SC6001",
-    "RemoteProtocolError": "SC4002", "SparkFailed": "SC6002",
+    "OtherRelease": "SC3010", "StableFailed": "SC3111", "MachineError": "SC3009", "SuspendTimeout": "SC3008",
+    "JournalWriteError": "SC6001", "RemoteProtocolError": "SC4002", "SparkFailed": "SC6002",
 }  # fmt: skip
 """They never change: programs and people look for them."""
 

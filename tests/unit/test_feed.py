@@ -115,17 +115,25 @@ def test_a_state_from_the_group_comes_as_a_snapshot_and_sides_keep_the_values_pu
 
 def test_other_messages_are_counted_and_change_nothing(make):
     made = make()
-    for payload in (
+    payloads = (
         b"",
         b"1234567",
-        feed._HEAD.pack(2, 1, 0),
-        feed._HEAD.pack(1, 1, 9),
-        feed._HEAD.pack(1, 1, 1) + b"\xff",
-    ):
+        b"SqF",
+        feed._HEAD.pack(feed._MESSAGE, 1, 9),
+        feed._HEAD.pack(feed._MESSAGE, 1, 1) + b"\xff",
+    )
+    for payload in payloads:
         made._take(payload)
     assert made.counters == feed.Counters(malformed=5) and made.snapshot().number == 0
     with pytest.raises(seqcast.UsageError):
         made.publish(1, 1)
+
+
+def test_an_update_or_a_state_of_another_release_is_not_passed_over(make):
+    with pytest.raises(seqcast.OtherRelease, match=r"a later release .* upgrade this member"):
+        make()._take(b"SqF\x02 in a format that nobody here knows")
+    with pytest.raises(seqcast.OtherRelease, match="a later release"):
+        make().set_state(io.BytesIO(b"SqG\x02").read)
 
 
 def test_a_closed_subscriber_ends_and_one_of_a_closed_feed_gets_the_rest_first(make):
@@ -143,10 +151,10 @@ def test_a_closed_subscriber_ends_and_one_of_a_closed_feed_gets_the_rest_first(m
 def test_a_value_that_the_codec_cannot_read_is_counted_and_is_absent(make):
     made = make()
     made.publish("milk", 1)
-    made._take(feed._HEAD.pack(1, True, 3) + b"tea" + b"{no json")
+    made._take(feed._HEAD.pack(feed._MESSAGE, True, 3) + b"tea" + b"{no json")
     subscriber = made.subscribe()
     assert subscriber.recv(0) == Snapshot(2, {"milk": 1}, 0)
-    made._take(feed._HEAD.pack(1, True, 4) + b"milk" + b"{no json")
+    made._take(feed._HEAD.pack(feed._MESSAGE, True, 4) + b"milk" + b"{no json")
     made.publish("tea", 2)
     assert [subscriber.recv(0), subscriber.recv(0)] == [Update(3, "milk", ABSENT), Update(4, "tea", 2)]
     assert made.counters.malformed == 2

@@ -12,7 +12,7 @@ from seqcast.blocks import log as logs
 from seqcast.blocks import outbox as outboxes
 from seqcast.blocks.log import FORGOTTEN, RETRIED, Entry, Log
 from seqcast.blocks.outbox import MESSAGE_BYTES, Call, Outbox
-from seqcast.errors import UsageError
+from seqcast.errors import OtherRelease, UsageError
 
 MEMBER = 7
 
@@ -224,9 +224,26 @@ def test_messages_tell_the_time_at_which_they_were_made():
     assert log.clock.now_ns == 7
 
 
-def test_a_state_of_something_else_is_refused():
+@pytest.mark.parametrize("state", [b"", b"{}", b"{ some }", logs.STATE, logs.STATE + b"0" * 15])
+def test_a_state_of_something_else_is_refused(state):
     with pytest.raises(UsageError, match="not that of a replica"):
-        Log(Counting()).restore(io.BytesIO(b"{}").read)
+        Log(Counting()).restore(io.BytesIO(state).read)
+
+
+@pytest.mark.parametrize(
+    ("version", "match"), [(2, r"a later release .* upgrade this member"), (0, "an earlier release")]
+)
+def test_a_message_of_another_release_ends_the_log_before_it(version, match):
+    log, other = Log(Counting()), logs.MESSAGE[:-1] + bytes([version])
+    entry = Entry(0, 1, 1, 1, 1, [b"1"]).encode()
+    take(log, entry)
+    assert take(log, other, transitional=True) is None
+    for then in (log.settle, log.settle, lambda: log.snapshot(lambda _: None), lambda: take(log, entry)):
+        with pytest.raises(OtherRelease, match=match):
+            then()
+    assert (log.machine.total, log.mark.position, log.counters.malformed) == (1, 2, 0)
+    with pytest.raises(OtherRelease, match=match):
+        log.restore(io.BytesIO(logs.STATE[:-1] + bytes([version])).read)
 
 
 def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():

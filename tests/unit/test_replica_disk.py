@@ -15,9 +15,9 @@ import seqcast
 from seqcast.blocks import disk as disks
 from seqcast.blocks.disk import ASIDE, NEW, SUFFIX, DiskLog
 from seqcast.blocks.durable import Durable, position_of_majority
-from seqcast.blocks.log import Entry, Log, Mark
+from seqcast.blocks.log import MESSAGE, Entry, Log, Mark, Told
 from seqcast.blocks.outbox import READ, READ_AGAIN, Call
-from seqcast.errors import ConfigError, StableFailed
+from seqcast.errors import ConfigError, OtherRelease, StableFailed
 from seqcast.types import Member
 
 MEMBER = 7
@@ -237,6 +237,21 @@ def test_a_file_that_cannot_be_this_members_is_refused(tmp_path, which, match):
     assert caught.value.code == "SC3110"
     assert ("Without this file" in str(caught.value)) == (which != "used")  # nobody is to remove a file in use
     other.close()
+
+
+def test_a_message_that_no_replica_sends_or_of_another_release_on_disk_is_refused(tmp_path):
+    for payload, error, match in (
+        (b"x" * 50, ConfigError, "a message that no replica sends: of no version.*Without this file"),
+        (MESSAGE[:-1] + b"\x02", OtherRelease, "a later release has written this"),
+    ):
+        log, disk = opened(tmp_path / "a")
+        disk.begin(log.mark, log.write)
+        disk.append(Told(0, payload), log.mark)
+        disk.sync()
+        disk.close()
+        with pytest.raises(error, match=match):
+            opened(tmp_path / "a")
+        (tmp_path / f"a{SUFFIX}").unlink()
 
 
 def test_the_file_is_bounded_by_new_snapshots(tmp_path, monkeypatch):

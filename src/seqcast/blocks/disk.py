@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
 import seqcast.codes as codes
-from seqcast.blocks.log import Entered, Mark, Told
+from seqcast.blocks.log import Entered, Malformed, Mark, Told
 from seqcast.files import open_file
 from seqcast.net.stable import LOCK, NEW, locked, sync, sync_directory, unusable, unwritten
 
@@ -224,7 +224,10 @@ class DiskLog:
                 reached, *ids = struct.unpack(f"<{len(record.body) // _COUNTER.size}Q", record.body)
                 replay(Entered(reached, tuple(ids)))
             elif record.kind == ENTRY and len(record.body) >= _TIME.size:
-                replay(Told(_TIME.unpack_from(record.body)[0], record.body[_TIME.size :]))
+                try:
+                    replay(Told(_TIME.unpack_from(record.body)[0], record.body[_TIME.size :]))
+                except Malformed as error:
+                    raise Damaged(f"a message that no replica sends: {error}") from error
             else:
                 raise Damaged(f"invalid record of kind {record.kind}")
         _check_end(file)

@@ -19,8 +19,9 @@ from seqcast.arguments import deadline_of, left_until, nanoseconds
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.codec import Codec, codec_of
 from seqcast.blocks.dictionary import ABSENT
+from seqcast.blocks.formats import BYTES, check_format
 from seqcast.config import Config
-from seqcast.errors import ConfigError, NotMember, NotReady, UsageError, without_code
+from seqcast.errors import ConfigError, NotMember, NotReady, OtherRelease, UsageError, without_code
 from seqcast.events import Lost
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seqcast")
 
-_HEAD = struct.Struct("<BBI")
-"""Of a message: version, whether there is a value, bytes of the key. Then come key and value."""
-_VERSION = 1
+_HEAD = struct.Struct("<4sBI")
+"""Of a message: format, whether there is a value, bytes of the key. Then come key and value."""
+_MESSAGE, _STATE = b"SqF\x01", b"SqG\x01"
+"""Formats; see `formats`."""
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QII")
 """Of a state: number of the change, bytes of key and value."""
@@ -159,7 +161,7 @@ class Feed(Closing):
         if not isinstance(key, str):
             raise UsageError(f"a key is text, not {type(key).__name__}")
         name, data = key.encode(), b"" if value is ABSENT else self._codec.dumps(value)
-        self.group.send(_HEAD.pack(_VERSION, value is not ABSENT, len(name)) + name + data, timeout=timeout)
+        self.group.send(_HEAD.pack(_MESSAGE, value is not ABSENT, len(name)) + name + data, timeout=timeout)
 
     def snapshot(self) -> Snapshot:
         """All values now."""
@@ -193,8 +195,10 @@ class Feed(Closing):
         try:
             for event in self.group.events():
                 self._event(event)
-        except NotMember as error:
+        except (NotMember, OtherRelease) as error:
             over = without_code(error)
+            if isinstance(error, OtherRelease):
+                log.error(codes.OTHER_RELEASE("the feed of %s has ended: %s"), self.group.cluster, over)
         except BaseException as error:
             over = f"the feed has failed: {error!r}"
             log.exception(codes.CALLBACK_FAILED("the feed of %s has failed"), self.group.cluster)
@@ -211,10 +215,11 @@ class Feed(Closing):
 
     def _take(self, payload: bytes) -> None:
         try:
-            version, has_value, size = _HEAD.unpack_from(payload)
+            check_format(payload, _MESSAGE)
+            _, has_value, size = _HEAD.unpack_from(payload)
             key = payload[_HEAD.size : _HEAD.size + size].decode()
-            if version != _VERSION or _HEAD.size + size > len(payload):
-                raise ValueError("of another version, or too short")
+            if _HEAD.size + size > len(payload):
+                raise ValueError("too short")
         except (ValueError, struct.error):
             self.counters.malformed += 1
             return
@@ -260,7 +265,7 @@ class Feed(Closing):
         """Of ``StateHandler``."""
         with self._lock:
             last, values = self._now()
-        write(_COUNT.pack(last))  # not under the lock: a slow receiver of the state holds up no update
+        write(_STATE + _COUNT.pack(last))  # not under the lock: a slow receiver of the state holds up no update
         for key, (number, value) in values.items():
             name = key.encode()
             write(_ENTRY.pack(number, len(name), len(value)) + name + value)
@@ -293,9 +298,11 @@ def _read(read: Callable[..., bytes]) -> tuple[int, dict[str, tuple[int, bytes]]
     """
     Raises:
         UsageError: not the state of a feed.
+        OtherRelease: that of another release.
     """
     values = {}
     try:
+        check_format(read(BYTES), _STATE)
         (number,) = _COUNT.unpack(read(_COUNT.size))
         while head := read(_ENTRY.size):
             at, of_key, of_value = _ENTRY.unpack(head)

@@ -12,16 +12,21 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from seqcast.blocks.clock import Clock
-from seqcast.errors import UsageError
+from seqcast.blocks.formats import BYTES, check_format
+from seqcast.errors import OtherRelease, UsageError
 
 ORIGINS_MAX = 4096
 """The most replicas whose unacknowledged answers are kept; those that were silent longest are forgotten."""
 RETRIED = 1
 """Flag of a message: its operations may have been in an earlier one, of another incarnation of its sender."""
-HEAD = struct.Struct("<BBQQQQqI")
-"""Of a message: version, flags, origin, number, floor, first operation, time, operations. Then come the operations'
+HEAD = struct.Struct("<4sBQQQQqI")
+"""Of a message: format, flags, origin, number, floor, first operation, time, operations. Then come the operations'
 lengths (u32), and the operations."""
 VERSION = 1
+"""Of messages and of the state. A later one is sent, and given to joiners, only in views in which all members know it.
+"""
+MESSAGE, STATE = (kind + bytes([VERSION]) for kind in (b"SqO", b"SqS"))
+"""Formats."""
 _COUNT = struct.Struct("<I")
 _TABLE = struct.Struct("<I?")
 _ORIGIN = struct.Struct("<QQI")
@@ -138,6 +143,10 @@ class _Origin:
             self.floor = floor
 
 
+class Malformed(ValueError):
+    """No message of a replica."""
+
+
 class Entry(NamedTuple):
     """A message of a replica.
 
@@ -163,25 +172,30 @@ class Entry(NamedTuple):
         operations = self.operations
         lengths = struct.pack(f"<{len(operations)}I", *map(len, operations))
         flags, origin, number, floor, first = self[:5]
-        head = HEAD.pack(VERSION, flags, origin, number, floor, first, self.sent_ns, len(operations))
+        head = HEAD.pack(MESSAGE, flags, origin, number, floor, first, self.sent_ns, len(operations))
         return b"".join((head, lengths, *operations))
 
     @staticmethod
     def decode(data: bytes) -> Entry:
         """
         Raises:
-            ValueError: not one.
+            Malformed: not one.
+            OtherRelease: one of another release.
         """
+        try:
+            check_format(data, MESSAGE)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
         if len(data) < HEAD.size:
-            raise ValueError("too short")
-        version, flags, origin, number, floor, first, sent_ns, count = HEAD.unpack_from(data)
+            raise Malformed("too short")
+        _, flags, origin, number, floor, first, sent_ns, count = HEAD.unpack_from(data)
         begin = HEAD.size + 4 * count
-        if version != VERSION or begin > len(data):
-            raise ValueError("of another version, or too short")
+        if begin > len(data):
+            raise Malformed("too short")
         lengths = struct.unpack_from(f"<{count}I", data, HEAD.size)
         marks = list(accumulate(lengths, initial=begin))
         if marks[-1] != len(data):
-            raise ValueError("the length is not the one in the header")
+            raise Malformed("the length is not the one in the header")
         operations = [data[at:to] for at, to in pairwise(marks)]
         return Entry(flags, origin, number, floor, first, operations, sent_ns)
 
@@ -218,6 +232,7 @@ class Log:
         self.mark = Mark()
         self.record: Callable[[Entered | Told], object] | None = None  # told of each step of `mark`
         self._origins: dict[int, _Origin] = {}  # those heard longest ago first
+        self._ended: OtherRelease | None = None  # by a message that this release does not know
         self._dropped = False  # of one that is not here nothing is known; otherwise never heard
         self._waiting: list[tuple[bytes, int]] = []
         self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
@@ -229,6 +244,9 @@ class Log:
 
         Returns:
             Its effect; None: nothing yet, or no message of a replica.
+
+        Raises:
+            OtherRelease: of another release. The state goes no further, and is given to nobody.
         """
         if transitional or self._waiting:
             self._waiting.append((payload, sender))
@@ -255,7 +273,11 @@ class Log:
             self.record(what)
 
     def replay(self, what: Entered | Told) -> None:
-        """Does again as recorded."""
+        """Does again as recorded.
+
+        Raises:
+            Malformed, OtherRelease: as for ``Entry.decode``.
+        """
         if isinstance(what, Entered):
             self._enter(what)
             return
@@ -265,7 +287,13 @@ class Log:
         self._perform(entry, 0)
 
     def settle(self) -> list[Applied]:
-        """A view with this member is reached: applies the operations that waited for that."""
+        """A view with this member is reached: applies the operations that waited for that.
+
+        Raises:
+            OtherRelease: as for ``take``.
+        """
+        if self._ended is not None:
+            raise self._ended
         waiting, self._waiting = self._waiting, []
         applied = (self._apply(*each) for each in waiting)
         return [each for each in applied if each is not None]
@@ -282,11 +310,16 @@ class Log:
     # ---- one message
 
     def _apply(self, payload: bytes, sender: int) -> Applied | None:
+        if self._ended is not None:
+            raise self._ended
         try:
             entry = Entry.decode(payload)
-        except (ValueError, struct.error):
+        except Malformed:
             self.counters.malformed += 1
             return None
+        except OtherRelease as other:
+            self._ended = other
+            raise
         self.clock.hear(sender, entry.sent_ns)
         if entry.operations or self._is_due():
             self._step(Told(self.clock.now_ns, payload))
@@ -343,7 +376,7 @@ class Log:
 
     def write(self, write: Callable[[bytes], None]) -> None:
         """Writes the state, without operations that wait for a view."""
-        write(_MARK.pack(*self.mark))
+        write(STATE + _MARK.pack(*self.mark))
         write(_TABLE.pack(len(self._origins), self._dropped))
         for uid, origin in self._origins.items():
             write(_ORIGIN.pack(uid, origin.floor, len(origin.answers)))
@@ -360,13 +393,20 @@ class Log:
 
         Raises:
             UsageError: not one of a replica.
+            OtherRelease: one of another release.
         """
         self._waiting = []
+        refused = "the group's state is not that of a replica: give all members the same kind"
+        found = read(BYTES)
+        try:
+            check_format(found, STATE)
+        except ValueError:
+            raise UsageError(refused) from None
 
         def unpack(of: struct.Struct) -> tuple[Any, ...]:
             data = read(of.size)
             if len(data) != of.size:
-                raise UsageError("the group's state is not that of a replica: give all members the same kind")
+                raise UsageError(refused)
             return of.unpack(data)
 
         self.mark = Mark(*unpack(_MARK))

@@ -32,6 +32,7 @@ from seqcast.errors import (
     MachineError,
     NotMember,
     NotReady,
+    OtherRelease,
     SendTimeout,
     SeqcastError,
     StableFailed,
@@ -108,6 +109,7 @@ def replicate(
         JoinRefused: the group refuses this member.
         UsageError: the machine lacks a function, or ``info`` is too long or not a JSON object.
         NotReady: the machine failed, as in ``restore``; the cause is its error.
+        OtherRelease: the state is that of another release.
     """
     check_name("cluster", cluster)
     for function in ("apply", "snapshot", "restore"):
@@ -550,7 +552,7 @@ class Replica(Closing, Generic[M]):
                     self._parted(group)
         except Abandoned:
             pass
-        except StableFailed as error:
+        except (StableFailed, OtherRelease) as error:
             log.error("%s: %s", self._name, error)
             failure = error
         except BaseException as error:

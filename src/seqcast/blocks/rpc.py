@@ -19,9 +19,19 @@ from seqcast.api.group import Group, join
 from seqcast.arguments import deadline_of, left_until
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.codec import Codec, codec_of
+from seqcast.blocks.formats import check_format
 from seqcast.blocks.replica import NEEDED, checked_settings
 from seqcast.config import Config
-from seqcast.errors import NotInView, NotMember, NotReady, SendTimeout, Undecided, UsageError, without_code
+from seqcast.errors import (
+    NotInView,
+    NotMember,
+    NotReady,
+    OtherRelease,
+    SendTimeout,
+    Undecided,
+    UsageError,
+    without_code,
+)
 from seqcast.events import Excluded
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
@@ -51,10 +61,11 @@ PACKET_BYTES = 1024
 window: its send waits for room, and unicasts to others wait behind. So that wait is no longer than the pause before."""
 SLOWEST_BYTES_S = 16_000
 """Bytes a second of the slowest path that carries an answer of several packets during the longest wait."""
-_HEAD = struct.Struct("<BBQH")
-"""Version, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
+_HEAD = struct.Struct("<4sBQH")
+"""Format, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
 payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
-_VERSION = 1
+_MESSAGE = b"SqR\x01"
+"""Format; see `formats`."""
 _QUESTION, _VALUE, _ERROR = range(3)
 _ERRORS = codec_of("json")
 
@@ -344,7 +355,7 @@ class Rpc(Closing):
             number = self._next = (self._next + 1) % (1 << 64)
             self._asks[number] = ask
         try:
-            message = _HEAD.pack(_VERSION, _QUESTION, number, ask.limit or 0) + data
+            message = _HEAD.pack(_MESSAGE, _QUESTION, number, ask.limit or 0) + data
             self.group.send(message, to=receiver, timeout=timeout)
             yield ask
         finally:
@@ -408,16 +419,22 @@ class Rpc(Closing):
 
     def _message(self, message: Message) -> None:
         try:
-            version, kind, number, limit = _HEAD.unpack_from(message.payload)
+            check_format(message.payload, _MESSAGE)
+            _, kind, number, limit = _HEAD.unpack_from(message.payload)
             data = message.payload[_HEAD.size :]
-            if version != _VERSION or kind not in (_QUESTION, _VALUE, _ERROR):
-                raise ValueError("of another version or kind")
+            if kind not in (_QUESTION, _VALUE, _ERROR):
+                raise ValueError("of another kind")
             if kind == _QUESTION:
                 question = _Question(message.sender, number, self._codec.loads(data), len(data))
             elif message.unicast:
                 reply = self._read(kind, data)
             else:
                 raise ValueError("an answer to the group")
+        except OtherRelease as other:  # no state is lost, so the block goes on; the asker sees who has not answered
+            if not self.counters.malformed:
+                log.warning(codes.OTHER_RELEASE("%s: %s"), message.sender, without_code(other))
+            self.counters.malformed += 1
+            return
         except Exception:  # the codec may raise any
             self.counters.malformed += 1
             return
@@ -528,7 +545,7 @@ class Rpc(Closing):
             if self._why:
                 return False
             behind = question.asker.id in self._kept
-        message = _HEAD.pack(_VERSION, kind, question.number, 0) + data
+        message = _HEAD.pack(_MESSAGE, kind, question.number, 0) + data
         sent = None if behind else self._try(question.asker, message, 0.0)
         if sent is None:
             self._keep(question, message)
@@ -557,7 +574,7 @@ class Rpc(Closing):
             if self._kept_bytes + len(message) > KEPT_BYTES_MAX:
                 self.counters.unsent += 1
                 error = _error("NotReady", "the answer found no room at the asker, and too many others wait for some")
-                message = _HEAD.pack(_VERSION, _ERROR, question.number, 0) + error
+                message = _HEAD.pack(_MESSAGE, _ERROR, question.number, 0) + error
             kept = self._kept.setdefault(question.asker.id, _Kept(question.asker))
             if len(kept.answers) >= ASKS_MAX:  # more than an asker has calls that wait
                 self.counters.unsent += 1
