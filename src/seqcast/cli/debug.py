@@ -93,7 +93,7 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
             said = {"unreadable": str(error)}
         own = {**_of_settings(known), "findings": known.get("findings")}
         yield from _pair(number, data, {**said, **own, "alive": True})
-    lines = [line.item() for line in look_around(Config.from_environment(stable=""))]
+    lines = [line.item() for line in look_around(Config.for_command())]
     yield "doctor.json", json.dumps(lines, indent=1).encode()
     versions = {
         "seqcast": metadata.version("seqcast"),

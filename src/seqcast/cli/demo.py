@@ -70,7 +70,7 @@ class Demo:
         self.journals = journals
         given = shared_settings(arguments)
         given.pop("order", None)
-        self.config = Config.from_environment(**{**given, "stable": ""})
+        self.config = Config.for_command(**given)
         self.cluster = f"demo-{secrets.token_hex(4)}"
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()

@@ -124,7 +124,7 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--journal is empty: give a directory, or leave the option out")
     given = {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
     order, name = given.pop("order"), getattr(arguments, "name", None)
-    config = Config.from_environment(**{**given, "stable": ""}).for_guest(**given)
+    config = Config.for_command(**given).for_guest(**given)
     return {"name": name, "order": order, "config": config}
 
 

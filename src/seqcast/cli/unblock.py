@@ -21,7 +21,7 @@ def main(arguments: argparse.Namespace) -> int:
     from seqcast.net.operator import OperatorRunner
 
     check_name("cluster", arguments.cluster)
-    config = Config.from_environment(**{**network_settings(arguments), "stable": ""})
+    config = Config.for_command(**network_settings(arguments))
     with OperatorRunner(arguments.cluster, config, ASK_S, arguments.timeout) as runner:
         operator = runner.operator
         runner.ask()

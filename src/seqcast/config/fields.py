@@ -489,8 +489,9 @@ class Config(_Marked):
         "and the log names it. exclude: once the receiver has held a sender at its limit for `slow_s`, and took less "
         "than a sixteenth of what most members could take, the group excludes it: the receiver gets everything that "
         'was agreed on until then, and then `Excluded` with the cause "slow". One member at a time; never if half of '
-        'the members are as slow, so not in a group of two; and with `partition="primary"` not unless the others are a '
-        "majority. skip: a receiver for which messages wait for `slow_s`, while none do for most members, stays, and "
+        "the sender and the members that receive are as slow, so not in a group of two; and with "
+        '`partition="primary"` not unless the others are a majority. skip: a receiver for which messages wait for '
+        "`slow_s`, while none do for most members, stays, and "
         "from then on misses the messages that its application does not take in time; `Skipped` stands in their place, "
         'and no sender waits: for `order="fifo"` alone. Must be the same on every member.',
         among=SLOWS,
@@ -1058,6 +1059,17 @@ class Config(_Marked):
         marks |= {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in variables}
         chosen = cls(**{**table, **variables, **settings})
         return chosen._mark({name: mark for name, mark in marks.items() if name not in settings})
+
+    @classmethod
+    def for_command(cls, **settings: Unpack[Settings]) -> Self:
+        """``from_environment``, for a command, which leaves alone the file of ``stable``: that of the member whose
+        environment the command shares.
+
+        Raises:
+            ConfigError: as for ``from_environment``.
+        """
+        settings["stable"] = ""
+        return cls.from_environment(**settings)
 
     def origins(self) -> dict[str, str]:
         """By name: which file, or which variable, a setting is from; "call": a keyword. Those that have their default,

@@ -51,7 +51,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     given = {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}
     if ":" in _host_and_port(arguments.other or "")[0]:
         given["ip_version"] = 6
-    config = Config.from_environment(**{**given, "stable": ""})
+    config = Config.for_command(**given)
     own, public = yield from look_around(config)
     if not arguments.other:
         return

@@ -201,7 +201,7 @@ def _member(target: Target, query: str, deadline: float) -> Group:
         settings: dict[str, Any] = {"join_timeout_s": max(1.0, deadline - time.monotonic()), **dict(target.settings)}
         order = settings.pop("order", ORDERS[0])
         settings["receive"] = False
-        config = Config.from_environment(**{**settings, "stable": ""}).for_guest(**settings)
+        config = Config.for_command(**settings).for_guest(**settings)
         group = seqcast.join(target.cluster, name=name, order=order, min_members=target.members, config=config)
         _groups[target] = group
     while len(group.view.members) < target.members:
