@@ -377,10 +377,9 @@ static int pass_gap(sc_engine *e, const sc_delivery *gap, sc_skipped *out) {
     return messages ? tell_skipped(e, out, gap->sender, gap->seqno, last, messages) : 0;
 }
 
-int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
+static int take(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     tail t = {0};
     sc_delivery *d;
-    sc_engine_looks(e, now);
     sc_engine_give_back(e, batch);
     batch->n = batch->n_copied = batch->n_runs = batch->n_pieces = 0;
     batch->data_len = batch->borrowed_bytes = 0;
@@ -388,10 +387,7 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     while ((d = first_of(e)) && d->p && !(owed = owed_by(e, d)) && add(e, batch, d, &t, bytes_max))
         sc_queue_pop(e, now);
     tail_spill(e, batch, &t, 1);
-    if (batch->n) {
-        sc_queue_handed(e, now);
-        return SC_DELIVER_BATCH;
-    }
+    if (batch->n) return SC_DELIVER_BATCH;
     sc_engine_give_back(e, batch);
     if (owed) {
         sc_assembly_miss(e, owed, 0);
@@ -401,12 +397,25 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     if (d->gap) {
         int told = pass_gap(e, d, &batch->skipped);
         sc_queue_pop(e, now);
-        return told ? told : sc_deliver(e, batch, bytes_max, marker, now);
+        return told ? told : take(e, batch, bytes_max, marker, now);
     }
     *marker = d->number;
     if (!d->inside) sc_assembly_view_ends(e, d->epoch + 1 == e->epoch);
     sc_queue_pop(e, now);
     return SC_DELIVER_MARKER;
+}
+
+int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int keeps, int64_t now) {
+    uint64_t before = e->queue.taken;
+    if (!keeps) sc_engine_looks(e, now);
+    int result = take(e, batch, bytes_max, marker, now);
+    batch->packet_bytes = e->queue.taken - before;
+    if (keeps) {
+        sc_queue_kept(e, batch->packet_bytes);
+    } else if (result == SC_DELIVER_BATCH) {
+        sc_queue_handed(e, now);
+    }
+    return result;
 }
 
 int sc_batch_flatten(sc_batch *b) {

@@ -381,9 +381,29 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
 
 void sc_queue_handed(sc_engine *e, int64_t now) { e->queue.handed = now > 0 ? now : 1; }
 
+void sc_queue_kept(sc_engine *e, uint64_t bytes) { e->queue.taken -= bytes; }
+
 void sc_engine_looks(sc_engine *e, int64_t now) {
     e->queue.worked = sc_worked(e, now);
     e->queue.handed = 0;
+    e->queue.rests = 0;
+}
+
+void sc_engine_rests(sc_engine *e, int64_t now) {
+    if (!e->queue.handed) return;
+    sc_engine_looks(e, now);
+    e->queue.rests = 1;
+}
+
+void sc_engine_works_on(sc_engine *e, int64_t now) {
+    if (e->queue.rests) sc_queue_handed(e, now);
+    e->queue.rests = 0;
+}
+
+void sc_engine_takes(sc_engine *e, uint64_t bytes, int64_t now) {
+    sc_engine_looks(e, now);
+    e->queue.taken += bytes;
+    if (bytes) sc_queue_handed(e, now);
 }
 
 int sc_engine_works(const sc_engine *e) { return e->queue.handed != 0; }

@@ -36,6 +36,7 @@ typedef struct {
     uint64_t taken; /* bytes, by the application, ever */
     int64_t handed; /* time of the batch on which the application works; 0: none */
     uint64_t worked; /* ns from each batch to the next look for more, ever; sc_worked */
+    int rests; /* the work on a batch goes on when a send is over */
     uint64_t carried; /* packets of the own group stream in this view: own ones, and forwards of others */
     uint64_t passed; /* the last packet of that stream that the application does without */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
@@ -73,6 +74,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_handed(sc_engine *e, int64_t now); /* the application has a batch */
+void sc_queue_kept(sc_engine *e, uint64_t bytes); /* these packets are kept for the application */
 void sc_skip_begin(struct sc_peer *peer);
 /* Its heartbeat came. */
 void sc_skip_heard(sc_engine *e, struct sc_peer *peer, int64_t now);

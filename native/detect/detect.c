@@ -240,6 +240,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0}, mutes[SC_MEMBERS_MAX / 8] = {0};
     if (e->detect.stuck) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_STARVED);
     if (e->loads) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_LOADS);
+    if (!e->config.receive) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_ONLY_SENDS);
     sc_put_claim(p, e->credit.claim);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
@@ -393,7 +394,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
     sc_size_heard(peer, sc_get_heartbeat_path(p));
-    sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
+    sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), sc_get_flags(p));
     sc_slow_took(e, peer, (sc_work){sc_get_heartbeat_taken(p), sc_get_heartbeat_worked(p)}, now);
     heard_links(e, peer, p, now);
     sc_size_entered(e, peer, now); /* at the cut, too, which waits for packets on unknown paths */

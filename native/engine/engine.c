@@ -168,11 +168,19 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
 }
 
 /* Credit ends with its view, so taking own messages of closed views lets the application send again. */
-int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
-    int full = sc_own_closed_full(e), result = sc_deliver(e, batch, bytes_max, marker, now);
+static int deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int keeps, int64_t now) {
+    int full = sc_own_closed_full(e), result = sc_deliver(e, batch, bytes_max, marker, keeps, now);
     if (full && !sc_own_closed_full(e)) sc_may_send(e);
     sc_settle(e, now);
     return result;
+}
+
+int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
+    return deliver(e, batch, bytes_max, marker, 0, now);
+}
+
+int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
+    return deliver(e, batch, bytes_max, marker, 1, now);
 }
 
 void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now) {

@@ -179,6 +179,8 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
  * `state` belongs to that one, `*result` has the reason for the stop. */
 uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                               uint64_t n, sc_send_state *state, int64_t wall, int *result);
+/* Did the last send wait for packets to leave, whose rate send_bytes_per_s or congestion bounds? */
+int sc_engine_paced(const sc_engine *e);
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate
  * opens, before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
@@ -304,6 +306,7 @@ typedef struct {
     sc_slab *slabs[SC_BORROWED_MAX]; /* borrowed */
     uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
+    uint64_t packet_bytes; /* of its packets, for sc_engine_takes */
     sc_skipped skipped;
 } sc_batch;
 
@@ -314,8 +317,16 @@ enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2, SC_DELI
  * batch's buffers grow as needed and belong to the caller, which frees them with sc_batch_clear after
  * sc_engine_give_back. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+/* The same for an application that cannot take the item yet: the item is kept for it. Credit counts it as taken, and
+ * the rule for slow receivers does not, until sc_engine_takes. */
+int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+/* The application takes a kept item: a batch with so many bytes of packets, or another one. */
+void sc_engine_takes(sc_engine *e, uint64_t bytes, int64_t now);
 /* The application looks for something to take: its work on the last batch is over. */
 void sc_engine_looks(sc_engine *e, int64_t now);
+/* The thread that works on the last batch waits in a send, which is no work; and works on. */
+void sc_engine_rests(sc_engine *e, int64_t now);
+void sc_engine_works_on(sc_engine *e, int64_t now);
 int sc_engine_works(const sc_engine *e); /* on the last batch */
 /* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate
  * call, because a caller may hand out the messages of a batch one by one. */

@@ -136,6 +136,11 @@ static inline int sc_same_address(const sc_address *a, const sc_address *b) {
 }
 /* Do packets that this member has taken count for credit and stability? */
 static inline int sc_counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
+/* Is a member that is slow compared with this one? With the sender, and with all others that take messages. */
+static inline int sc_compares(const sc_engine *e, uint32_t rank) {
+    const sc_peer *peer = e->peers[rank];
+    return rank == e->view.rank || (sc_counts(peer) && !peer->slow.only_sends);
+}
 /* Is a view change, or a pause, the reason why senders wait? */
 static inline int sc_is_closing(const sc_engine *e) { return e->cut.gate_closed || e->cut.paused || e->cut.set; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }

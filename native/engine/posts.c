@@ -102,6 +102,7 @@ static void row_of(const sc_engine *e, const sc_peer *peer, int64_t now, sc_row 
         for (uint32_t r = 0; r < e->view.n; r++) {
             unheard[r / 64] |= (uint64_t)(e->peers[r]->detect.silent != 0) << r % 64;
             mute[r / 64] |= (uint64_t)(e->peers[r]->detect.mute != 0) << r % 64;
+            row->slow |= e->peers[r]->skip.skips != 0; /* the application misses messages */
         }
         row->present = 1;
         row->delivered = row->seen = row->highest = row->ordered = e->group.next - 1;

@@ -217,7 +217,8 @@ static int has_others(const sc_driver *d, const sc_batch *batch) {
 static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later, int64_t now) {
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
-    int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, now);
+    int result = later ? sc_engine_keep(d->engine, batch, bytes_max, marker, now)
+                       : sc_engine_deliver(d->engine, batch, bytes_max, marker, now);
     int credit = sc_engine_sendable(d->engine) != sendable;
     if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
     /* Acks, and packets that a sequencer stamped with the credit from its own delivery. */

@@ -3,9 +3,9 @@
  *
  * A receiver is slow if, for ENOUGH, the member was one of the few (less than half of the members) that had taken less
  * than half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,
- * none is: the sender is fast. A receiver is stuck if it has taken nothing for PATIENCE. Its heartbeats tell a
- * member that a sender waits, and so a member whose messages go by way of the sequencer learns for whom that one
- * waits. */
+ * none is: the sender is fast. Other members that only send do not count. A receiver is stuck if it has taken nothing
+ * for PATIENCE. Its heartbeats tell a member that a sender waits, and so a member whose messages go by way of the
+ * sequencer learns for whom that one waits. */
 #include "engine/internal.h"
 
 #define ENOUGH ((int64_t)1000000000) /* of evidence */
@@ -52,7 +52,7 @@ uint64_t sc_taken_by(const sc_engine *e, uint32_t rank) {
 static int is_slow(const sc_engine *e, uint64_t member) {
     uint32_t behind = 0, members = 0, itself = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (r != e->view.rank && !sc_counts(e->peers[r])) continue;
+        if (!sc_compares(e, r)) continue;
         int late = is_behind(e, sc_taken_by(e, r));
         members++;
         behind += (uint32_t)late;
@@ -189,12 +189,20 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     sc_holdup *h = &e->holdup;
     int64_t passed = now - h->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is not evidence */
     uint64_t whose = 0, mark = 0, said = 0;
+    const sc_peer *peer;
     passed = passed > most ? most : passed < 0 ? 0 : passed; /* threads may be late with their time */
     h->looked = now;
     rate(e, now);
     note_stalls(e, passed, now);
-    int held = !sc_is_closing(e) && sc_credit_held(e, &whose, &mark);
+    int closing = sc_is_closing(e), held = !closing && sc_credit_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
+    if (!held && !closing && sc_own_closed_full(e)) { /* whatever credit this view would give */
+        held = 1;
+        whose = e->config.member;
+        mark = e->queue.taken;
+    } else if (held && e->order.own == &e->group && (peer = sc_find_peer(e, whose)) != NULL) {
+        mark += peer->slow.ever.bytes; /* it may still take messages of earlier views, or of others */
+    }
     if (said == e->config.member) held = 0; /* told by sc_holdup_heard */
     judge_stuck(e, whose, held && !said, mark,
                 now); /* the sequencer alone knows how much of its stream each member takes */

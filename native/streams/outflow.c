@@ -83,6 +83,7 @@ int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx) {
         e->config.send_bytes_per_s && bytes * (tx == &e->group ? copies(e) : 1) >= sc_most(most, tx->packet_bytes);
     full |= bytes >= sc_most(window, BURST_BYTES_MAX);
     e->outflow.full |= full;
+    e->outflow.paced = full;
     return !full;
 }
 
@@ -95,3 +96,5 @@ void sc_outflow_tick(sc_engine *e, int64_t now) {
 int64_t sc_outflow_deadline(const sc_engine *e) { return e->outflow.due; }
 
 int sc_outflow_ready(const sc_engine *e) { return e->outflow.ready; }
+
+int sc_engine_paced(const sc_engine *e) { return e->outflow.paced; }

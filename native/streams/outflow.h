@@ -11,7 +11,8 @@ typedef struct {
     sc_budget path; /* of the group: one of them */
     int64_t per_s; /* of this one; 0: no bound */
     int64_t due; /* packets wait until then; SC_NEVER: none does */
-    int full; /* senders wait for packets to leave */
+    int full; /* senders wait for packets to leave, */
+    int paced; /* as the last one that looked did */
     int ready; /* they have waited until then */
     int closes; /* open packets were to be sent meanwhile */
     uint32_t transmissions; /* while packets to single members waited */

@@ -12,6 +12,7 @@
  *              counts for slow_ns at most, so a receiver that stops after an hour of full load, when all are busy, is
  *              named as soon. (With `skips` these looks alone count: a full queue is enough if those of most are not
  *              full, as the consequence is mild, and the sender is to wait for nobody.)
+ *              Members that only send (`receive=False`) are no measure: of these the sender alone counts as one.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
  *              over the state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member
@@ -70,13 +71,11 @@ static void count_busy(sc_engine *e, uint64_t flight) {
     }
 }
 
-static int is_receiver(const sc_engine *e, uint32_t rank) { return rank == e->view.rank || sc_counts(e->peers[rank]); }
-
 /* At this look: is the sender too fast for half of the members? */
 static int is_fast(const sc_engine *e, uint64_t flight) {
     uint32_t busy = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (!is_receiver(e, r)) continue;
+        if (!sc_compares(e, r)) continue;
         members++;
         busy += (uint32_t)has_left(e, r, flight);
     }
@@ -98,7 +97,7 @@ static int has_company(const sc_engine *e, uint32_t rank) {
     uint32_t near = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer_slow *one = &e->peers[r]->slow;
-        if (!is_receiver(e, r)) continue;
+        if (!sc_compares(e, r)) continue;
         members++;
         near += r == rank || one->busy > 0 || (!e->config.skips && !could_take_more(e, one, slow));
     }
@@ -166,8 +165,9 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     if (gives_up != before) changed(e);
 }
 
-void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, int loads) {
-    peer->slow.loads = loads;
+void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, uint8_t flags) {
+    peer->slow.loads = (flags & SC_FLAG_LOADS) != 0;
+    peer->slow.only_sends = (flags & SC_FLAG_ONLY_SENDS) != 0;
     if (peer->slow.gives_up == gives_up) return;
     peer->slow.gives_up = gives_up;
     changed(e);

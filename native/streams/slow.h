@@ -24,7 +24,8 @@ typedef struct {
     sc_work lately[2]; /* since `since`, and before that */
     int64_t since;
     uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
-    int loads; /* its heartbeats report a transfer of state */
+    int loads; /* its heartbeats report a transfer of state, */
+    int only_sends; /* and that its application is delivered nothing */
 } sc_peer_slow;
 
 typedef struct {
@@ -39,6 +40,6 @@ struct sc_peer;
 
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now);
 void sc_slow_look(sc_engine *e, int64_t now);
-void sc_slow_heard(sc_engine *e, struct sc_peer *peer, uint32_t gives_up, int loads);
+void sc_slow_heard(sc_engine *e, struct sc_peer *peer, uint32_t gives_up, uint8_t flags);
 /* The bytes that its application has taken, and its work, ever. */
 void sc_slow_took(const sc_engine *e, struct sc_peer *peer, sc_work ever, int64_t now);

@@ -56,7 +56,8 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
 
 /* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, for want of slabs, and since its last
  * heartbeat nothing arrived in order or was taken. SC_FLAG_LOADS is set in heartbeats: the sender takes over the state,
- * and its application takes no messages yet. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in
+ * and its application takes no messages yet. SC_FLAG_ONLY_SENDS is set in heartbeats: nothing is delivered to the
+ * sender's application. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in
  * the total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy
  * decides). SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets.
  * SC_FLAG_STANDING is set in CONTROL: the frame is repeated for the sake of others than the members of its sender's
@@ -70,6 +71,7 @@ enum {
     SC_FLAG_BESIDE = 8,
     SC_FLAG_LOADS = 8,
     SC_FLAG_RECORDED = 16,
+    SC_FLAG_ONLY_SENDS = 16,
     SC_FLAG_EVEN = 32,
     SC_FLAG_STANDING = 64,
     SC_FLAG_GROUP = 128

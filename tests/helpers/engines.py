@@ -42,8 +42,10 @@ class Net:
 
     def __init__(
         self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, share: int = 0,
-        room: int = 0, packet: int = 1472, path: int = 0, safe: bool = False, **settings: object,
+        room: int = 0, packet: int = 1472, path: int = 0, safe: bool = False, only_send: tuple[int, ...] = (),
+        **settings: object,
     ) -> None:  # fmt: skip
+        self.only_send = only_send
         self.now, self.mixed = 0, bool(settings.get("mixed"))
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
         self.ids = [100 + i for i in range(n)]
@@ -61,7 +63,7 @@ class Net:
 
     def make(self, i: int, **other: object) -> Engine:
         """A new engine for member i, with these settings in place of the group's."""
-        return make_engine(self.ids[i], **{**self.settings, **other})
+        return make_engine(self.ids[i], **{"receive": i not in self.only_send, **self.settings, **other})
 
     def install(
         self,

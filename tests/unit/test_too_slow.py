@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 from engines import reports_of
 from helpers.engines import MS, Net
@@ -23,6 +25,7 @@ class Group:
         settings = {"slow_ns": SLOW_NS, **settings}
         self.net = Net(n, window=1 << 16, **settings)
         self.told: list[list[tuple[int, list[int]]]] = [[] for _ in range(n)]
+        self.kept: list[deque[object]] = [deque() for _ in range(n)]
 
     def run(self, ms: int, takes: dict[int, int | None], senders: tuple[int, ...] = (0,)) -> None:
         net = self.net
@@ -47,19 +50,30 @@ class Group:
         for _ in reports_of(self.net.engines[i], SlowChanged):
             self.told[i].append((self.net.now // MS, self.slow()[i]))
 
-    def work(self, ms: int, rates: dict[int, int]) -> None:
+    def work(self, ms: int, rates: dict[int, int], keepers: tuple[int, ...] = ()) -> None:
         """The first sends all that its credit allows. Each application takes all that waits, number 2 a KB at a time,
-        and then works on that: on so many bytes in each ms; those without a rate take no time."""
+        and then works on that: on so many bytes in each ms; those without a rate take no time. ``keepers``: these
+        answer in the thread that receives, so all that comes is kept for them."""
         net, free = self.net, dict.fromkeys(rates, 0)
         for _ in range(ms):
             net.send_all((0,), MS)
             for i, engine in enumerate(net.engines):
                 most = 1024 if i == 2 else 1 << 16
-                while net.now >= free.get(i, 0) and (item := engine.deliver(most, net.now)) is not None:
+                while i in keepers and (item := engine.deliver(most, net.now, keeps=True)) is not None:
+                    self.kept[i].append(item)
+                while net.now >= free.get(i, 0) and (item := self.take(i, most)) is not None:
                     if i in rates and isinstance(item, Batch):
                         free[i] = net.now + item.nbytes * MS // rates[i]
                 engine.taken()
                 self.hear(i)
+
+    def take(self, i: int, most: int) -> object:
+        engine, now = self.net.engines[i], self.net.now
+        if not self.kept[i]:
+            return engine.deliver(most, now)
+        item = self.kept[i].popleft()
+        engine.takes(item, now)
+        return item
 
     def slow(self) -> list[list[int]]:
         return [[self.net.ids.index(member) for member in engine.too_slow()] for engine in self.net.engines]
@@ -107,19 +121,64 @@ def test_the_work_of_half_of_the_members_counts_and_that_of_fewer_does_not(worki
     assert group.slow()[0] == slow
 
 
-def test_heartbeats_report_the_work_on_the_batch_that_the_application_still_has():
-    group, reported = Group(2), []
-    net = group.net
+def test_the_work_on_kept_messages_counts_as_that_on_others():
+    """Members that answer in the thread that receives take all that comes at once, long before they work on it."""
+    group = Group(5)
+    group.work(4 * SECOND_MS, {1: 1000, 2: 250, 3: 1000}, keepers=(1, 3))
+    assert group.told[0] == []
+
+
+def works_of(net: Net, member: int) -> list[tuple[int, int]]:
+    """The bytes taken and the times of work that its heartbeats will report."""
+    reported: list[tuple[int, int]] = []
 
     def note(src: int, dst: int, lane: int, datagram: bytes) -> bool:
-        if src == 1 and datagram[2] == HEARTBEAT:
-            reported.append(int.from_bytes(datagram[128:136], "little"))
+        if src == member and datagram[2] == HEARTBEAT:
+            taken, worked = (int.from_bytes(datagram[at : at + 8], "little") for at in (120, 128))
+            reported.append((taken, worked))
         return False
 
     net.drop = note
+    return reported
+
+
+def test_an_application_that_waits_in_a_send_does_not_work_and_works_on_afterwards():
+    group = Group(2)
+    net, answers = group.net, group.net.engines[1]
+    reported = works_of(net, 1)
+    assert isinstance(group.take(1, 1), int), "the marker of the view"
+    net.send_all((0,), MS)
+    assert isinstance(group.take(1, 1 << 16), Batch)
+
+    def run(ms: int) -> None:
+        for _ in range(ms):
+            net.step(take=False)
+            net.take(0)
+
+    run(100)
+    taken = reported[-1][0]
+    answers.rests(net.now)
+    net.send_all((0,), MS)
+    run(150)
+    while (item := answers.deliver(1 << 16, net.now, keeps=True)) is not None:
+        group.kept[1].append(item)
+    answers.rests(net.now)
+    run(150)
+    answers.works_on(net.now)
+    run(100)
+    assert reported[-1][0] == taken > 0 and 190 * MS < reported[-1][1] < 260 * MS
+    assert isinstance(group.take(1, 1), Batch), "a kept one"
+    run(100)
+    assert reported[-1][0] > taken and 290 * MS < reported[-1][1] < 370 * MS
+
+
+def test_heartbeats_report_the_work_on_the_batch_that_the_application_still_has():
+    group = Group(2)
+    reported = works_of(group.net, 1)
     group.work(500, {0: 1000, 1: 100})
-    assert max(reported) > 400 * MS
-    assert reported == sorted(reported) and len({*reported[2:]}) == len(reported[2:]), "it works all the time"
+    times = [worked for _, worked in reported]
+    assert max(times) > 400 * MS
+    assert times == sorted(times) and len({*times[2:]}) == len(times[2:]), "it works all the time"
 
 
 def test_heartbeats_that_come_late_make_nobody_fast():
@@ -178,6 +237,19 @@ def test_two_senders_of_four_that_take_nothing_themselves_do_not_name_each_other
     assert group.slow() == [[], [], [], []]
     group.run(3 * SECOND_MS, {1: 0}, senders=(0, 1))
     assert group.slow()[0] == [1], "alone it is named by a sender that takes all"
+
+
+@pytest.mark.parametrize(("takes", "slow"), [({1: 40, 2: 40}, []), ({1: 4000, 2: 40}, [2])])
+def test_other_members_that_only_send_count_for_nobody(takes, slow):
+    group = Group(6, only_send=(3, 4, 5))
+    group.run(6 * SECOND_MS, {0: 4000, **takes})
+    assert group.slow()[0] == slow
+
+
+def test_a_sender_that_takes_nothing_is_one_as_any_other_sender():
+    group = Group(4, only_send=(0, 1))
+    group.run(3 * SECOND_MS, {3: 0})
+    assert group.slow()[0] == [3], "its receivers are 2 and 3"
 
 
 def test_a_sender_in_bursts_calls_nobody_slow():

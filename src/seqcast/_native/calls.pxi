@@ -345,6 +345,7 @@ cdef class Receiver(Sender):
         if self._backlog:
             item = self._backlog.popleft()
             self._untaken = True
+            self._driver.engine.takes(item, sc_now())
             if self._kept:
                 self._unkeep(item)
         else:

@@ -169,7 +169,8 @@ class Driver:
         self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False
     ) -> Batch | Skipped | int | None:
         """The next batch, gap or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped.
-        ``view`` is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken."""
+        ``view`` is that of the last marker, to which a batch belongs. ``later``: the item is kept for the application,
+        and does not count as taken."""
     def taken(self) -> None:
         """The application has received everything that ``deliver`` returned; a batch of one message needs no call."""
     def wait_taken(self, timeout_ns: int) -> bool:

@@ -308,11 +308,15 @@ cdef class Driver:
         cdef int64_t until, moved = 0
         cdef uint64_t sendable = 0
         cdef int kept = RECEIVED_ELSEWHERE
+        cdef bint rests = False
         try:
             while result == SC_AGAIN:
                 if receiver is not None:
                     kept = receiver._keep()
                 s.receives = kept == KEPT
+                if kept != RECEIVED_ELSEWHERE:
+                    rests = True
+                    self.engine.rests(sc_now())
                 if kept != KEPT_TO_THE_BRIM:
                     moved = 0
                 elif not moved or self.engine.ask(sc_engine_sendable) != sendable:
@@ -331,6 +335,8 @@ cdef class Driver:
                     break
         finally:
             sc_driver_send_end(self.d, s)
+            if rests:
+                self.engine.works_on(sc_now())
         return UNSURE if result != SC_SENT and s.state.packed else result
 
     cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered, group) except -1:

@@ -136,7 +136,7 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     cdef int64_t until = 0, moved = 0
     cdef uint64_t sendable = 0
     cdef int result, kept
-    cdef bint receives
+    cdef bint receives, rests = False
     if h == NULL or (data == NULL and n) or flags & ~<uint32_t>SEQCAST_UNORDERED:
         return SEQCAST_BAD_ARGUMENT
     if h.forked[0]:
@@ -157,15 +157,19 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
         if not s.state.packed and sc_now() >= until:
             break
         if receives:  # no other thread receives, and this send may be waiting for exactly that
+            rests = True
             kept = keep(h, &moved, &sendable, s.state.packed)
             if kept == SEQCAST_FAILED:
                 sc_driver_send_end(h.d, &s)
+                works_on(h)
                 return SEQCAST_FAILED
             s.receives = kept == KEPT
         # A large forward, once packed, waits to come back ordered even beyond `until`: its place may be given already.
         until = INT64_MAX if s.state.packed else until
         result = sc_driver_send(h.d, &s, min(until, sc_now() + WATCH_NS) if receives else until)
     sc_driver_send_end(h.d, &s)
+    if rests:
+        works_on(h)
     if result == SC_SENT:
         return SEQCAST_OK
     if result == SC_AGAIN:
@@ -186,6 +190,7 @@ cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexce
     cdef uint64_t now_sendable
     cdef int kept = RECEIVED_ELSEWHERE
     try:
+        receiver._driver.engine.rests(sc_now())
         if receiver._stop is None and PyThread_acquire_lock(h.taking, NOWAIT_LOCK):
             try:
                 receiver._keep_all()
@@ -204,6 +209,11 @@ cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexce
         return kept
     except BaseException as error:
         return failed(h, error)
+
+
+cdef void works_on(handle *h) noexcept with gil:
+    """A wait in which `keep` was called is over."""
+    (<Receiver>h.receiver)._driver.engine.works_on(sc_now())
 
 
 cdef inline int64_t deadline_of(int64_t timeout_ns) noexcept nogil:

@@ -343,10 +343,19 @@ class Engine:
         """Packs one message that fits the credit; SENT, AGAIN (nothing is packed in part: the caller repeats the whole
         call), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE. For the simulator and tests; the driver streams large ones."""
     def deliver(
-        self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0
+        self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0, keeps: bool = False
     ) -> Batch | tuple[int, int, int, int] | int | None:
         """The next batch, the next marker (an int), None; or a gap: its sender, the first and the last
-        of its packets, and the number of its messages that are missed."""
+        of its packets, and the number of its messages that are missed. ``keeps``: for the application, which takes the
+        item later."""
+    def paced(self) -> bool:
+        """Do sends wait for packets to leave, whose rate ``send_bytes_per_s`` or congestion bounds?"""
+    def takes(self, item: object, now_ns: int) -> None:
+        """The application takes a kept item."""
+    def rests(self, now_ns: int) -> None:
+        """The thread that works on the last batch waits in a send."""
+    def works_on(self, now_ns: int) -> None:
+        """That wait is over."""
     # State for a joiner.
     def state_send(self, payload: bytes, to: int, wall_ns: int = 0) -> tuple[int, int]:
         """(SENT, AGAIN, NO_VIEW or NO_MEMBER; how many bytes were packed)."""

@@ -754,13 +754,16 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return result
 
-    cpdef object deliver(self, uint64_t bytes_max=1 << 20, int64_t now_ns=0, int64_t wall_ns=0):
+    cpdef object deliver(self, uint64_t bytes_max=1 << 20, int64_t now_ns=0, int64_t wall_ns=0, bint keeps=False):
         cdef Batch batch = self.new_batch()
         cdef uint64_t marker = 0
         cdef int result
         with nogil:
             sc_mutex_lock(&self.lock)
-            result = sc_engine_deliver(self.e, &batch.b, bytes_max, &marker, now_ns)
+            if keeps:
+                result = sc_engine_keep(self.e, &batch.b, bytes_max, &marker, now_ns)
+            else:
+                result = sc_engine_deliver(self.e, &batch.b, bytes_max, &marker, now_ns)
             sc_mutex_unlock(&self.lock)
         if result == SC_DELIVER_BATCH:
             batch.delivered_ns = wall_ns
@@ -768,6 +771,31 @@ cdef class Engine:
         if result == SC_DELIVER_SKIPPED:
             return batch.b.skipped.sender, batch.b.skipped.first, batch.b.skipped.last, batch.b.skipped.messages
         return marker if result == SC_DELIVER_MARKER else None
+
+    def paced(self):
+        sc_mutex_lock(&self.lock)
+        cdef bint paced = sc_engine_paced(self.e)
+        sc_mutex_unlock(&self.lock)
+        return paced
+
+    cpdef int takes(self, item, int64_t now_ns) except -1:
+        cdef uint64_t n = (<Batch>item).b.packet_bytes if isinstance(item, Batch) else 0
+        sc_mutex_lock(&self.lock)
+        sc_engine_takes(self.e, n, now_ns)
+        sc_mutex_unlock(&self.lock)
+        return 0
+
+    cpdef int rests(self, int64_t now_ns) except -1:
+        sc_mutex_lock(&self.lock)
+        sc_engine_rests(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
+        return 0
+
+    cpdef int works_on(self, int64_t now_ns) except -1:
+        sc_mutex_lock(&self.lock)
+        sc_engine_works_on(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
+        return 0
 
     def state_send(self, bytes payload, uint64_t to, int64_t wall_ns=0):
         cdef uint64_t done = 0

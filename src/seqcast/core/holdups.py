@@ -29,8 +29,8 @@ SELF_SLOW = (
     "or leave the group"
 )
 SELF_STUCK = (
-    "senders wait for this member: its application has taken nothing for %.0f s: take messages (recv, recv_batch), or "
-    "leave the group"
+    "senders wait for this member: its application has taken nothing for %.0f s: take messages (recv, recv_batch), "
+    "join with receive=False if the program only sends, or leave the group"
 )
 
 
@@ -87,5 +87,5 @@ class Holdups:
             return
         self.told.discard(report.member)
         name = "this member" if report.member == self.context.me.id else self.log.name(report.member)
-        text = "%s: senders no longer wait for %s, which takes messages again as fast as they come, after %.0f s"
+        text = "%s: senders no longer wait for %s, after %.0f s"
         self.log.say("detector", text, self.context.me.name, name, report.took_ns / 1e9)
