@@ -84,7 +84,8 @@ class SendTimeout(SeqcastError):
 
     Attributes:
         waiting_for: names of the awaited members, as they had not taken the messages sent before; this one's own, if
-            its application had not. Empty: for a view change, a pause, or earlier sends.
+            its application had not. Empty: for a view change, a pause, earlier sends, or because the rate of this
+            member's packets is bounded (``send_bytes_per_s``, ``congestion``).
     """
 
     code = "SC2208"

@@ -412,7 +412,7 @@ def test_a_send_waits_for_the_end_of_a_pause_and_a_unicast_does_not():
     with group_of(2, order="fifo", **PATIENT) as (a, b):
         with a.suspended(timeout=LIMIT_S):
             for group in (a, b):
-                with pytest.raises(seqcast.SendTimeout):
+                with pytest.raises(seqcast.SendTimeout, match="sends to the group wait: a paused the group"):
                     group.send(b"to all", timeout=0.05)
             b.send(b"to one", to=a.member)
             assert payloads(a, 1) == [b"to one"]

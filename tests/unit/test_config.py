@@ -285,6 +285,12 @@ def test_packets_are_as_large_as_the_path_carries_whole(mtu, granted, ip_version
     assert packet_bytes(Config(packet_bytes=1024), mtu, granted) == 1024
 
 
+@pytest.mark.parametrize(("limit", "want"), [(20_000, 1232), (500_000, 10_000), (100_000_000, 65_000)])
+def test_packets_are_small_if_few_bytes_may_be_sent(limit, want):
+    """On loopback, packets of 64 KB at 20 KB/s took seconds each: members were excluded in a view change."""
+    assert packet_bytes(Config(send_bytes_per_s=limit), 65536, 6 << 20) == want
+
+
 @pytest.mark.parametrize(
     ("seeds", "found"),
     [

@@ -180,10 +180,18 @@ class Sending(driver.Sender, GroupBase):
         if result == driver.AGAIN:
             names = self._waited_for(to)
             why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
-            if names:
+            if self._runner.engine.paced() and (to is not None or not names):
+                bound = f"send_bytes_per_s={per_s}" if (per_s := self.config.send_bytes_per_s) else "congestion"
+                why, names = f"packets leave this member no faster ({bound}): wait longer, or send less", ()
+            elif names == (self.member.name,):
+                why = f"{self._not_taken(names)}: receive, or join with receive=False if this program only sends"
+            elif names:
                 why = f"{self._not_taken(names)}: receive there, wait longer, or send less"
-            why = self._runner.standing.minority or why
-            error = SendTimeout(f"no credit within {timeout:g} s ({sent} messages of this call were sent): {why}")
+            standing = self._runner.standing
+            why = standing.minority or why
+            if to is None and (status := standing.status) == "blocked":  # by a view change, or a pause, too
+                why = f"sends to the group wait: {status.reason}"
+            error = SendTimeout(f"not sent within {timeout:g} s ({sent} messages of this call were sent): {why}")
             error.waiting_for = names
         elif result == driver.KEPT_FULL:
             names = self._waited_for(to)

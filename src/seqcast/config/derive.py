@@ -57,6 +57,9 @@ GOSSIPS_PER_S = 2000
 """Gossips that a member of a group handles per second, and a tenth of it at once: most of them are copies of earlier
 ones, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
 ETHERNET_MTU = 1500
+PACKETS_PER_S = 50
+"""With ``send_bytes_per_s``, at least so many packets may leave in a second if possible: a view change waits for those
+that are on their way."""
 PIECE_BYTES = 1232
 """Each path carries UDP payloads of this size, which IPv6 guarantees."""
 JUMBO_BYTES = 9216
@@ -208,7 +211,7 @@ def capacity(config: Config, rcvbuf: int) -> int:
 
 def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
     """Payload of a full datagram: as much as the MTU carries unfragmented, but no more than Ethernet carries if the
-    receive buffer is small, because a small one would hold only a few large datagrams.
+    receive buffer is small, because a small one would hold only a few large datagrams; and less if few may be sent.
 
     Args:
         config: the settings in use.
@@ -220,7 +223,10 @@ def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
     if rcvbuf < SMALL_BUFFER_BYTES:
         mtu = min(mtu, ETHERNET_MTU)
     headers = 28 if config.ip_version == 4 else 48
-    return max(PACKET_BYTES_MIN, min(mtu - headers, PACKET_BYTES_MAX) & ~7)
+    largest = PACKET_BYTES_MAX
+    if config.send_bytes_per_s:
+        largest = min(largest, max(PIECE_BYTES, config.send_bytes_per_s // PACKETS_PER_S))
+    return max(PACKET_BYTES_MIN, min(mtu - headers, largest) & ~7)
 
 
 def _named(config: Config, names: Iterable[str]) -> dict[str, Any]:
