@@ -65,11 +65,10 @@ ANY = tuple(S)
 
 
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """The first setting that differs, as text; "" if none does."""
-    for name in sorted(ours.keys() | theirs.keys()):
-        if (one := ours.get(name, "none")) != (other := theirs.get(name, "none")):
-            return f"the group has {name}={one}, not {other}"
-    return ""
+    """The settings that differ, as text; "" if none does."""
+    pairs = [(name, ours.get(name, "none"), theirs.get(name, "none")) for name in sorted(ours.keys() | theirs.keys())]
+    differ = ", and ".join(f"{name}={one}, not {other}" for name, one, other in pairs if one != other)
+    return f"the group has {differ}" if differ else ""
 
 
 @dataclass(slots=True)
