@@ -250,8 +250,9 @@ REJOIN_FAILED = _code(
 AWAITED = _code(
     2205,
     "Others wait for this member",
-    "The application of this member takes messages more slowly than they are sent.",
-    "Take messages faster, many at a time (`recv_batch`), or leave the group.",
+    "The application of this member takes messages more slowly than they are sent, or takes none as it only sends.",
+    "Take messages faster, many at a time (`recv_batch`), or leave the group. A program that only sends joins with "
+    "receive=False.",
 )
 PYTHON_HANGS = _code(
     2206,
@@ -269,7 +270,7 @@ NOT_RUNNING = _code(
 SEND_TIMEOUT = _code(
     2208,
     "A send waited longer than its timeout",
-    "A receiver has no room, or a view change or a pause is under way.",
+    "A receiver has no room, a view change or a pause is under way, or this member's packets have a rate limit.",
     "`SendTimeout.waiting_for` and `group.stalls()` name the receivers; see SC2203.",
 )
 PASSED_OVER = _code(
@@ -344,6 +345,13 @@ ENDED = _code(
     "A member's process has ended without leaving the group",
     "The process was killed, or has crashed. The member's board shows its last state.",
     "Look at the log of the process, and at the kernel's for the OOM killer (`dmesg`).",
+)
+SKIPS = _code(
+    2217,
+    "A member misses messages",
+    'With `slow="skip"`, the application takes messages too slowly, and misses the oldest that wait; `Skipped` stands '
+    "in their place.",
+    "Take messages faster there, many at a time (`recv_batch`); or give the program only what it needs.",
 )
 NO_ANSWER = _code(
     2301,
@@ -443,7 +451,7 @@ BLOCKED = _code(
     3102,
     "Sends to the group wait",
     "A view change or a pause is under way, or this side of a partition has no majority.",
-    "None, if the wait ends by itself. Without a majority: bring the others back, or see `seqcast unblock`.",
+    "A view change and a pause end by themselves. Without a majority: bring the others back, or see `seqcast unblock`.",
 )
 JOIN_WAITS = _code(
     3103,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import seqcast.codes as codes
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import groups, spokesman, way
+from seqcast.board.judge import groups, is_over, spokesman, way
 from seqcast.board.read import CUT_NS, Board, ViewChanges, of_other_releases, read
 from seqcast.errors import UsageError
 
@@ -109,13 +109,16 @@ def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float
     yield "seqcast_last_cut_seconds", "gauge", text, {}, about["cuts"]["last_ns"] / 1e9
     text = "Bytes of messages that wait for the application."
     yield "seqcast_queue_bytes", "gauge", text, {}, float(gauges["waiting_bytes"])
+    text = "1 if the member is in its group, 0 before and after that, as when it was excluded."
+    yield "seqcast_in_group", "gauge", text, {}, float(status in ("member", "blocked", "leaving"))
+    over = is_over(board)
     text = "Seconds since the engine wrote its state: more than a few heartbeats if the process does not run."
-    yield "seqcast_engine_age_seconds", "gauge", text, {}, _since(now, gauges["posted"])
+    yield "seqcast_engine_age_seconds", "gauge", text, {}, 0.0 if over else _since(now, gauges["posted"])
     text = "Seconds since Python wrote its state: it grows while the GIL is kept."
-    yield "seqcast_python_age_seconds", "gauge", text, {}, _since(now, about["updated"])
+    yield "seqcast_python_age_seconds", "gauge", text, {}, 0.0 if over else _since(now, about["updated"])
     text = "Seconds for which others have waited for this member's application."
-    yield "seqcast_awaited_seconds", "gauge", text, {}, _since(now, gauges["awaited_since"])
-    if alive:
+    yield "seqcast_awaited_seconds", "gauge", text, {}, 0.0 if over else _since(now, gauges["awaited_since"])
+    if alive and not over:
         yield from _of_peers(board)
 
 

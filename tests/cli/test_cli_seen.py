@@ -6,6 +6,7 @@ import gc
 import gzip
 import io
 import json
+import operator
 import re
 import struct
 import sys
@@ -276,6 +277,18 @@ def test_the_live_table_is_drawn():
             assert ("seqcast-io-a" in text.getvalue()) == (page == "member" and sys.platform.startswith("linux"))
 
 
+def test_the_live_table_has_the_remedy_of_each_finding(monkeypatch):
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli import top_live
+
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        found, text = boards(a.cluster), io.StringIO()
+    monkeypatch.setattr(top_live, "wrong_in", lambda *_: [codes.finding(codes.NOT_RUNNING, "a hangs", PID=7)])
+    rich.Console(file=text, width=160).print(top_live.drawn(found, found, "", 0, []))
+    assert "a hangs" in text.getvalue() and "wchan -p 7" in text.getvalue()
+
+
 def test_the_live_table_is_sorted_by_a_column_at_a_key(monkeypatch):
     rich = pytest.importorskip("rich.console")
     from seqcast.cli import top_live
@@ -468,6 +481,43 @@ def test_alerts_and_dashboard_name_metrics_that_there_are(page):
     assert len(named) > 5 and named <= there
     if page.endswith("json"):
         assert json.loads(text)["panels"]
+
+
+def test_a_member_here_that_does_not_answer_is_told_by_its_board():
+    """`probe --all` said that the network may be the reason, when the board said that Python does not run."""
+    with group_of(2) as (a, b):
+        wait_until(seen(a, 2))
+        board, silent = read(a.board), read(b.board)
+        seen_now = seen_all.ask(board) | {b.member.id: seen_all.Seen(0, None)}
+    later = dataclasses.replace(silent, read_ns=silent.read_ns + 20 * 10**9)
+    for here, code in (([], "SC2215"), ([later], "SC2207"), ([silent], "SC2215")):
+        assert [each.code.number for each in seen_all.findings(board, seen_now, 1.0, here)] == [code]
+
+
+def alerts_of(board):
+    """The alerts on a board's metrics, of those without a rate."""
+    values = {family.name: family.samples[0].value for family in families([board]) if family.samples}
+    names = re.findall(r"alert: (\w+)\n\s+expr: (.*)", (ROOT / "docs" / "alerts.yml").read_text())
+    found = []
+    for name, expression in names:
+        parts = [re.fullmatch(r"(\w+) ([<>=]+) ([\d.]+)", part) for part in expression.split(" and ")]
+        if all(part and COMPARED[part[2]](values.get(part[1], 1.0), float(part[3])) for part in parts):
+            found.append(name)
+    return found
+
+
+COMPARED = {"<": operator.lt, ">": operator.gt, "==": operator.eq}
+
+
+def test_alerts_tell_a_process_that_is_stopped_from_one_whose_python_hangs():
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        board = read(a.board)
+    later = dataclasses.replace(board, read_ns=board.read_ns + 20 * 10**9)
+    assert alerts_of(board) == []
+    assert alerts_of(later) == ["SeqcastMemberStopped"]
+    gauges = board.gauges | {"posted": later.read_ns}
+    assert alerts_of(dataclasses.replace(later, gauges=gauges)) == ["SeqcastPythonHangs"]
 
 
 def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(capsys, tmp_path):

@@ -7,6 +7,7 @@ import random
 import signal
 import stat
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -290,6 +291,18 @@ def test_a_board_without_a_text_is_known_by_the_name_of_its_file(runtime):
     (board,) = boards("or.ders")
     text = "the process of n.1 ü (4194311) has ended before it was in a group"
     assert not board.alive and [each.fact for each in troubles(board, 1.0)] == [text]
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="systems that can look at an ended process")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc of Linux")
+def test_a_process_for_which_its_parent_has_yet_to_wait_has_ended():
+    """As in a container whose first process waits for none: `probe` called the killed member stopped."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert place.runs(process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not place.runs(process.pid)
+    process.communicate()
 
 
 def test_of_two_processes_of_one_name_that_ended_the_last_one_is_shown_first(runtime):

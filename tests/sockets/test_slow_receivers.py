@@ -9,6 +9,8 @@ from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, group_of, join, 
 
 import seqcast
 import seqcast.aio
+from seqcast.board.judge import troubles
+from seqcast.board.read import read
 
 SOON = {"slow_s": 0.5, "preset": "fast"}
 
@@ -159,7 +161,7 @@ def skipped_and_got(events, sender):
     raise AssertionError("the child ended early")
 
 
-def test_with_skip_a_member_that_takes_nothing_stays_and_nobody_waits():
+def test_with_skip_a_member_that_takes_nothing_stays_and_nobody_waits(caplog):
     with group_of(4, order="fifo", slow="skip", **SOON) as (a, b, c, d):
         flood = Numbers(a, (a, b, d))
         wait_until(lambda: c.counters()["packets_skipped"] > 0)
@@ -169,7 +171,10 @@ def test_with_skip_a_member_that_takes_nothing_stays_and_nobody_waits():
         flood.over = True
         flood.threads[-1].join(LIMIT_S)
         a.send(b"end")
+        wait_until(lambda: [each.code.number for each in troubles(read(c.board), 60.0)] == ["SC2217"])
+        assert troubles(read(a.board), 60.0) == []
         told, place, got = skipped_and_got(c.events(), a.member)
+        assert [each.args[0] for each in caplog.records if "SC2217" in each.getMessage()] == ["c"]
         assert place == flood.sent and told and got < flood.sent
         assert sum(each.messages for each in told) == c.counters()["messages_skipped"] == place - got
         assert str(told[0]).startswith(f"skipped: {told[0].messages} messages of a")
@@ -230,6 +235,14 @@ class Nothing:
 def test_skip_is_refused_if_others_rely_on_the_messages_of_all(settings, why):
     with pytest.raises(seqcast.ConfigError, match=why):
         join("refused", "a", slow="skip", **{"order": "fifo", **settings})
+
+
+@pytest.mark.parametrize("to", [None, "b"])
+def test_a_send_that_waits_for_its_own_limit_blames_no_receiver(to):
+    with group_of(2, send_bytes_per_s=200_000) as (a, _), pytest.raises(seqcast.SendTimeout) as raised:
+        while True:
+            a.send(bytes(100_000), to=to, timeout=0.1)
+    assert "send_bytes_per_s=200000" in str(raised.value) and raised.value.waiting_for == ()
 
 
 def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import pickle
 import re
 from collections import defaultdict
@@ -102,6 +103,14 @@ def test_by_the_unicast_transport_being_heard_by_unicast_is_not_a_fault():
     assert way(seen, 0, 1) == "u" and numbers(seen) == []
 
 
+EXCLUDED = {
+    "about__status": {"name": "excluded", "reason": "slow"}, "about__pids": pid_namespace(), "about__pid": os.getpid(),
+    "about__started": "", "about__updated": 990 * SECOND, "gauges__posted": 990 * SECOND,
+    "gauges__awaited_since": 990 * SECOND,
+}  # fmt: skip
+"""As of a member whose process runs: its board is as it was then."""
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -111,10 +120,19 @@ def test_by_the_unicast_transport_being_heard_by_unicast_is_not_a_fault():
         ({"about__updated": 990 * SECOND}, "SC2206"),
         ({"gauges__posted": 990 * SECOND}, "SC2207"),
         ({"gauges__posted": 0}, "SC3005"),
+        (EXCLUDED, "SC3101"),
     ],
 )
 def test_a_condition_of_a_member_has_its_code(changes, code):
     assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
+
+
+def test_a_member_that_misses_messages_is_named_and_is_ready():
+    seen = board()
+    seen.members[1]["slow"] = 1
+    assert numbers(seen) == [], "the row of another one says something else"
+    seen.members[0]["slow"] = 1
+    assert numbers(seen) == ["SC2217"] and readiness([seen], 3, 1.0) == ""
 
 
 def test_a_remedy_names_the_process_or_the_host():
@@ -140,6 +158,8 @@ def test_members_here_that_the_view_does_not_have_are_faults():
     seen, out = board(), board(**OUT)
     (apart,) = troubles_here(seen, [seen, out], 1.0)
     assert (apart.code.number, apart.fact) == ("SC3105", "d (process 1) is here in another view: 5 [d, a]")
+    excluded = troubles_here(seen, [seen, board(**OUT, **EXCLUDED)], 1.0)
+    assert [each.fact for each in excluded] == [f"d (process {os.getpid()}) was excluded: slow"], "so much is known"
     stopped = troubles_here(seen, [seen, board(**OUT, **STOPPED)], 1.0)
     assert [each.code.number for each in stopped] == ["SC2207", "SC3105"]
     for name, value in {

@@ -12,6 +12,8 @@ LATE_NS = 3 * 10**9
 """A control thread, or an engine, that has written nothing for this long does not run."""
 STALL_S = 1.0
 """Senders may wait this long for one member, unless a command is told otherwise."""
+FIT = (codes.DEAF_TO_MULTICAST, codes.SKIPS)
+"""Findings with which a member is ready all the same."""
 BITS = 64
 TOGETHER = ("interface", "net", "port", "transport", "multicast")
 """Fields of boards that are the same of all members of a group on one machine."""
@@ -62,6 +64,10 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
         ago = max(0.0, (now - gauges["posted"]) / 1e9)
         last = f"; last seen {ago:.1f} s ago" if gauges["posted"] else " before it was in a group"
         return [finding(codes.ENDED, f"the process of {name} ({board.about['pid']}) has ended{last}")]
+    if is_over(board):
+        excluded = board.about["status"]["name"] == "excluded"
+        fact = f"{name} (process {board.about['pid']}) was excluded: {board.about['status']['reason']}"
+        return [finding(codes.EXCLUDED, fact)] if excluded else []
     found = []
     if not _running(board):
         late = (now - gauges["posted"]) / 1e9
@@ -81,7 +87,14 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
     if gauges["awaited_since"] and now - gauges["awaited_since"] > stall_s * 1e9:
         took = (now - gauges["awaited_since"]) / 1e9
         found.append(finding(codes.AWAITED, f"senders have waited for {name} for {took:.1f} s"))
+    if any(row["slow"] for row in board.members[gauges["rank"] :][:1]):
+        found.append(finding(codes.SKIPS, f"{name} misses messages, as its application takes them too slowly"))
     return found + _cut_links(board)
+
+
+def is_over(board: Board) -> bool:
+    """The membership has ended, and nothing is written any more, although the process runs."""
+    return bool(board.alive and board.about["status"]["name"] in ("excluded", "left"))
 
 
 def _running(board: Board) -> bool:
@@ -128,7 +141,8 @@ def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding
         if not view["members"] or other.about["id"] in ids:
             continue
         wrong += troubles(other, stall_s)
-        if min(_age_s(board), _age_s(other)) > stall_s:  # members do not enter a view at the same moment
+        # Members do not enter a view at the same moment.
+        if not is_over(other) and min(_age_s(board), _age_s(other)) > stall_s:
             names = ", ".join(each["name"] for each in view["members"])
             text = f"{other.name} (process {other.about['pid']}) is here in another view: {view['counter']} [{names}]"
             wrong.append(finding(codes.MEMBER_EXCLUDED, text))
@@ -228,7 +242,7 @@ def readiness(found: Sequence[Board], members: int, stall_s: float) -> str:
             there = ", ".join(each["name"] for each in view["members"])
             few = f"the view of {board.name} has {len(view['members'])} of {members} members: {there}"
             return few + _silent_seeds(board)
-        if wrong := [each for each in troubles(board, stall_s) if each.code is not codes.DEAF_TO_MULTICAST]:
+        if wrong := [each for each in troubles(board, stall_s) if each.code not in FIT]:
             return f"{wrong[0].fact} ({wrong[0].code.number})"
     return ""
 

@@ -177,14 +177,25 @@ def _ended(path: Path, of: str) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """A process has this number."""
+    """A process has this number. One that has ended, and for which its parent has yet to wait, does not run."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
         pass
-    return True
+    return process_state(pid)[:1] != ["Z"]
+
+
+def process_state(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the third on; none: not known."""
+    if not sys.platform.startswith("linux"):
+        return []
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
 
 
 def _pids() -> str:

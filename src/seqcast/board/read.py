@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import struct
-import sys
 import time
 from bisect import bisect_left
 from collections import defaultdict
@@ -14,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.place import BYTES, ended, files, named, of_cluster, runs
+from seqcast.board.place import BYTES, ended, files, named, of_cluster, process_state, runs
 from seqcast.files import open_file
 
 MAGIC = b"seqcast\n"
@@ -207,12 +206,7 @@ def _namespace(kind: str) -> str:
 
 def started(pid: int) -> str:
     """When a process began, in a unit of the system's: its number may be given to another one later; "": unknown."""
-    if not sys.platform.startswith("linux"):
-        return ""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return next(iter(process_state(pid)[19:]), "")
 
 
 def threads(pid: int) -> list[list[str]]:

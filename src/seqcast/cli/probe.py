@@ -115,7 +115,7 @@ def _of_all(group: Sequence[Board], others: Sequence[Finding], arguments: argpar
     board = spokesman(group)
     before = seen_all.ask(board)
     seen = seen_all.ask(read(board.path))
-    wrong = [*seen_all.findings(board, seen, arguments.stall), *strays(board, group, arguments.stall), *others]
+    wrong = [*seen_all.findings(board, seen, arguments.stall, group), *strays(board, group, arguments.stall), *others]
     return seen_all.sketch(board, seen, wrong), seen_all.table(board, seen, before, wrong)
 
 

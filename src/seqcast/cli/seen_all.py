@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import seqcast.codes as codes
-from seqcast.board.judge import host_of, unheard, way
+from seqcast.board.judge import host_of, troubles, unheard, way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError, plain
 from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
@@ -159,11 +159,15 @@ def _of_view(each: Mapping[str, Any]) -> str:
     return f"view {each.get('view')}, {counted}, {why}: {'; '.join(changes) or 'the same members'}"
 
 
-def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Finding]:
-    """The faults, from all reports."""
+def findings(board: Board, seen: Mapping[int, Seen], stall_s: float, here: Sequence[Board] = ()) -> list[Finding]:
+    """The faults, from all reports; of a member that does not answer, by its board if that is one of these ``here``."""
     members, found = board.about["view"]["members"], []
+    boards = {each.about["id"]: each for each in here}
     for each in members:
         known = seen[each["id"]]
+        if known.told is None and each["id"] in boards and (own := troubles(boards[each["id"]], stall_s)):
+            found += own
+            continue
         if known.told is None:
             what = "has no board to show" if known.boardless else f"has not answered {board.name}{_last(board, each)}"
             found.append(finding(codes.UNANSWERED, f"{each['name']} {what}", HOST=host_of(each["address"])))

@@ -92,7 +92,7 @@ def drawn(
         for row in members:
             table.add_row(*(Text(row[at], style="red" if "." in row[at].split() else "") for at in columns))
         parts.append(table)
-        parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in wrong_in(board, found)]
+        parts += [Text(each.line(), style="red") for each in wrong_in(board, found)]
         parts.append(Text(""))
     parts += [Text(each.line(), style="red") for each in others]
     return Group(*parts, Text(HELP, style="dim"))
