@@ -6,6 +6,7 @@ import gc
 import gzip
 import io
 import json
+import math
 import operator
 import re
 import struct
@@ -501,7 +502,7 @@ def alerts_of(board):
     found = []
     for name, expression in names:
         parts = [re.fullmatch(r"(\w+) ([<>=]+) ([\d.]+)", part) for part in expression.split(" and ")]
-        if all(part and COMPARED[part[2]](values.get(part[1], 1.0), float(part[3])) for part in parts):
+        if all(part and COMPARED[part[2]](values.get(part[1], math.nan), float(part[3])) for part in parts):
             found.append(name)
     return found
 

@@ -442,6 +442,10 @@ def refusal(stage, join, sender):
             )
             for other, ours in SHARED
         ),
+        (
+            {"shared": tuple((name, "9") for name, _ in SHARED)},
+            f"the group has {', and '.join(f'{name}={ours}, not 9' for name, ours in sorted(SHARED))}: join",
+        ),
     ],
 )
 def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
