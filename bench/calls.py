@@ -7,6 +7,8 @@ Python (``pip install 'seqcast[bench]'``), both at their defaults and by turns. 
 
     one        calls/s of one thread that calls and waits for the answer, and the times of these calls
     threads    calls/s of eight threads at one member
+    many       of seqcast: operations/s of eight threads, each with call_many of 16
+    tasks      of seqcast: calls/s of 128 tasks of asyncio
     failover   the leader is killed with SIGKILL while another member calls: from the kill until a call that began
                after it has its answer
     start      in the same runs, of seqcast: from the first suspicion of the killed leader until ``start`` of
@@ -20,6 +22,7 @@ of eight threads, linearizable and local. In the end each counter must be the su
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import logging
@@ -38,12 +41,15 @@ from failover import Suspicions
 
 import seqcast
 import seqcast.blocks
+import seqcast.blocks.aio
 from seqcast.blocks.replica import ACK_DELAY_S, NEEDED
 from seqcast.perf.processes import Process, RunFailed
 from seqcast.perf.report import machine
 
 MEMBERS = 3
 THREADS = 8
+MANY = 16
+TASKS = 128
 LIMIT_S = 30.0
 KINDS = ("ordered", "seqcast", "pysyncobj")
 
@@ -84,6 +90,9 @@ class Seqcast:
 
     def call(self) -> int:
         return int(self.replica.call(b"1", timeout=LIMIT_S))
+
+    def many(self) -> int:
+        return int(self.replica.call_many([b"1"] * MANY, timeout=LIMIT_S)[-1])
 
     def total(self) -> int:
         return self.replica.read(lambda counter: counter.total)
@@ -202,8 +211,30 @@ class Worker:
             thread.join()
         spent = time.perf_counter_ns() - begin
         every = sorted(ns for into in times for ns in into)
-        self.calls += len(every) if what == "call" else 0
-        say("loops", per_s=len(every) / spent * 1e9, p50_us=statistics.median(every) / 1e3)
+        done = len(every) * (MANY if what == "many" else 1)
+        self.calls += done if what in ("call", "many") else 0
+        say("loops", per_s=done / spent * 1e9, p50_us=statistics.median(every) / 1e3)
+
+    def tasks(self, seconds: float) -> None:
+        """Tasks that call, one after the other."""
+        replica = seqcast.blocks.aio.Replica
+
+        async def run() -> int:
+            each, end = replica(self.member.replica), time.monotonic() + seconds
+
+            async def loop() -> int:
+                calls = 0
+                while time.monotonic() < end:
+                    await each.call(b"1", timeout=LIMIT_S)
+                    calls += 1
+                return calls
+
+            return sum(await asyncio.gather(*(loop() for _ in range(TASKS))))
+
+        begin = time.monotonic()
+        calls = asyncio.run(run())
+        self.calls += calls
+        say("tasks", per_s=calls / (time.monotonic() - begin))
 
     def counted(self) -> None:
         say("counted", calls=self.calls)
@@ -303,7 +334,8 @@ def rates(kind: str, number: int, seconds: float) -> dict[str, float]:
         many = caller.ask("loops", what="call", threads=THREADS, seconds=seconds)
         found = {"one_per_s": one["per_s"], "one_p50_us": one["p50_us"], "threads_per_s": many["per_s"]}
         if kind == "seqcast":
-            for what in ("total", "local"):
+            found["tasks_per_s"] = caller.ask("tasks", seconds=seconds)["per_s"]
+            for what in ("many", "total", "local"):
                 found[f"{what}_per_s"] = caller.ask("loops", what=what, threads=THREADS, seconds=seconds)["per_s"]
         calls = caller.ask("counted")["calls"]
         totals = [member.ask("check", calls=calls)["total"] for member in members]

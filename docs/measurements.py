@@ -183,6 +183,8 @@ def figures(printed: list[dict[str, Any]]) -> str:
                 "calls/s, one thread",
                 "p50 µs",
                 "calls/s, 8 threads",
+                "operations/s, 8 threads, call_many of 16",
+                "calls/s, 128 tasks",
                 "reads/s, linearizable, 8 threads",
                 "reads/s, local",
                 "failover ms",
@@ -285,7 +287,9 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
 
     def expect(what: str, least: float | None, reached: float, *, most: bool = False) -> None:
         if least is not None and (reached > least if most else reached < least):
-            rows.append([what, f"at {'most' if most else 'least'} {least:,g}", f"{reached:,.{2 if reached < 100 else 0}f}"])
+            rows.append(
+                [what, f"at {'most' if most else 'least'} {least:,g}", f"{reached:,.{2 if reached < 100 else 0}f}"]
+            )
 
     for run in (run for run in batches(runs) if run["order"] == "fifo"):
         others = "" if run["members"] == MEMBERS else f", {run['members']} members"
@@ -351,6 +355,8 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
     ratio = seqcast["one_p50_us"] / ordered["one_p50_us"]
     expect("a call, of an ordered message's round, p50", 1.5, ratio, most=True)
     expect("calls/s of 8 threads", 50_000, seqcast["threads_per_s"])
+    if "many_per_s" in seqcast:
+        expect("operations/s of 8 threads, call_many of 16", 50_000, seqcast["many_per_s"])
     expect("linearizable reads/s of 8 threads, of local ones", 0.5, seqcast["total_per_s"] / seqcast["local_per_s"])
     expect("calls/s of one thread, of PySyncObj's", 100, seqcast["one_per_s"] / other["one_per_s"])
     expect("failover, of PySyncObj's", 0.2, seqcast["failover_ms"] / other["failover_ms"], most=True)
@@ -436,7 +442,17 @@ def election_row(row: dict[str, Any]) -> list[str]:
 def calls_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of calls."""
     names = {"ordered": "an ordered message", "seqcast": "`seqcast.replicate`", "pysyncobj": "PySyncObj"}
-    keys = ("one_per_s", "one_p50_us", "threads_per_s", "total_per_s", "local_per_s", "failover_ms", "start_ms")
+    keys = (
+        "one_per_s",
+        "one_p50_us",
+        "threads_per_s",
+        "many_per_s",
+        "tasks_per_s",
+        "total_per_s",
+        "local_per_s",
+        "failover_ms",
+        "start_ms",
+    )
     return [names[row["kind"]], *(f"{row[key]:,.0f}" if key in row else "–" for key in keys)]
 
 

@@ -135,9 +135,14 @@ class StableFailed(SeqcastError):
 
 
 class MachineError(SeqcastError):
-    """A replicated state machine refused an operation: on every replica ``apply`` raised the error in the text."""
+    """A replicated state machine refused an operation: on every replica ``apply`` raised the error in the text.
+
+    Attributes:
+        answers: of ``call_many``: for each operation the answer; None: refused. All others were applied.
+    """
 
     code = "SC3009"
+    answers: tuple[bytes | None, ...] = ()
 
 
 class SuspendTimeout(SeqcastError):

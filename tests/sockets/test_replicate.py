@@ -221,6 +221,45 @@ def test_calls_that_wait_are_told_when_the_replica_is_closed() -> None:
     assert [type(error) for error in errors] == [seqcast.Undecided]
 
 
+def test_a_call_of_many_operations_is_one_message_and_says_which_were_applied() -> None:
+    async def main() -> list[bytes]:
+        async with seqcast.blocks.aio.replicate(name, Counting(), name="b", interface=LOOPBACK) as other:
+            assert await other.call_many([]) == []
+            with pytest.raises(seqcast.UsageError, match="a sequence of operations"):
+                await other.call_many(b"12")
+            return await other.call_many([b"1"] * 3, timeout=LIMIT_S)
+
+    name = cluster()
+    with replicate(name, "a") as a:
+        assert a.call_many([b"1", b"20", b"300"]) == [b"1", b"21", b"321"] and a.call_many([]) == []
+        with pytest.raises(
+            seqcast.MachineError, match=r"2 of 4 operations .* at place 1 was not: ValueError"
+        ) as refused:
+            a.call_many([b"1", b"x", b"y", b"2"])
+        assert refused.value.answers == (b"322", None, None, b"324")
+        with pytest.raises(seqcast.UsageError, match="one message carries at most 131,072"):
+            a.call_many([bytes(70_000)] * 2)
+        with a._applying, pytest.raises(seqcast.Undecided, match="2 operations were sent") as late:
+            a.call_many([b"1", b"1"], timeout=0.1)
+        assert late.value.sent == 2
+        assert asyncio.run(main()) == [b"327", b"328", b"329"]
+        before = a.group.counters()["messages_sent"]
+        sums: list[list[bytes]] = []
+        threads = [threading.Thread(target=lambda: sums.append(a.call_many([b"1"] * 50))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert all([int(each) for each in some] == [int(some[0]) + at for at in range(50)] for some in sums)
+        assert a.read(lambda machine: machine.total) == 729
+        assert a.group.counters()["messages_sent"] - before <= 9
+    closed = replicate(cluster(), "a", found=2, ready_s=0)
+    with pytest.raises(seqcast.Undecided, match="not sent") as unsent:
+        closed.call_many([b"1", b"2"], timeout=0.1)
+    assert unsent.value.sent == 0 and not closed._outbox.pending
+    closed.close()
+
+
 def test_threads_that_give_up_as_their_answers_come_hold_up_no_other_one() -> None:
     """The threads whose calls one message answers wake each other in turn."""
     with replicate(cluster(), "a") as replica:

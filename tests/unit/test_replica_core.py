@@ -256,6 +256,27 @@ def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():
     assert two.answer.data == b"2"
 
 
+def test_operations_that_go_together_are_in_one_message_and_are_given_up_together():
+    log, outbox = Log(Counting()), Outbox(1, lambda: 0)
+    calls(outbox, b"1")
+    message = outbox.compose()
+    calls(outbox, bytes(MESSAGE_BYTES - 20))
+    together, given_up = ([Call(b"%d" % at, lambda: None) for at in range(1, 5)] for _ in range(2))
+    outbox.add_all(together)
+    outbox.add_all(given_up)
+    calls(outbox, b"7")
+    outbox.give_up(*given_up)
+    outbox.applied(take(log, message))
+    large = outbox.compose()
+    assert len(Entry.decode(large).operations) == 1  # there was room for three of the four
+    outbox.applied(take(log, large))
+    rest = outbox.compose()
+    assert list(Entry.decode(rest).operations) == [b"1", b"2", b"3", b"4"] and not any(each.sent for each in given_up)
+    outbox.applied(take(log, rest))
+    assert [each.answer.data for each in together] == [b"2", b"4", b"7", b"11"]
+    assert list(Entry.decode(outbox.compose()).operations) == [b"7"]
+
+
 def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():
     log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     (write,) = calls(outbox, b"1")

@@ -13,7 +13,7 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
@@ -196,6 +196,16 @@ class Replica(Closing, Generic[M]):
         applied."""
         return self.sync._result(await self._wait_for(self.sync._checked(operation), False, timeout))
 
+    async def call_many(self, operations: Sequence[bytes], *, timeout: float | None = 5.0) -> list[bytes]:
+        """Calls several operations, as ``seqcast.Replica.call_many``. The operations of a cancelled call may be
+        applied."""
+        answered: asyncio.Future[None] = self._loop.create_future()
+        calls = self.sync._many(operations, lambda last: Call(last, functools.partial(self._wake_with, answered)))
+        if not calls:
+            return []
+        await self._wait(answered, calls, timeout)
+        return self.sync._results(calls)
+
     async def read(
         self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
     ) -> T:
@@ -222,18 +232,22 @@ class Replica(Closing, Generic[M]):
     async def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         answered: asyncio.Future[None] = self._loop.create_future()
         call = Call(operation, functools.partial(self._wake_with, answered), own, seen)
+        await self._wait(answered, [call], timeout)
+        return call
+
+    async def _wait(self, answered: asyncio.Future[None], calls: list[Call], timeout: float | None) -> None:
+        """Begins calls, and waits for the last."""
         waits = None
         try:
-            if not self.sync._begin(call):
+            if not self.sync._begin(*calls):
                 if timeout is not None:
                     waits = self._loop.call_later(nanoseconds(timeout) / 1e9, _end, answered)
                 await answered
         finally:
             if waits is not None:
                 waits.cancel()
-            if call.answer is None:
-                self.sync._give_up(call)
-        return call
+            if calls[-1].answer is None:
+                self.sync._give_up(*calls)
 
     def _wake_with(self, answered: asyncio.Future[None]) -> None:
         """On the replica's thread. The calls that one message answers wake the loop once."""

@@ -8,7 +8,7 @@ round. A read needs no message of its own: the next one that this replica sends 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seqcast.blocks.log import RETRIED, Answer, Applied, Counters, Entry, Log
 
@@ -31,17 +31,20 @@ class Call:
             disks; 0: of others.
 
     Attributes:
+        room: bytes that a message must have left for this one: the size; of several operations that go together, the
+            first needs room for all.
         answer: None: there is none yet.
         sent: by a message.
     """
 
-    __slots__ = ("answer", "done", "operation", "own", "seen", "sent", "seq")
+    __slots__ = ("answer", "done", "operation", "own", "room", "seen", "sent", "seq")
 
     def __init__(self, operation: bytes | None, done: Callable[[], object], own: bool = False, seen: int = 0) -> None:
         self.operation, self.done, self.own, self.seen = operation, done, own, seen
         self.answer: Answer | None = None
         self.seq = 0
         self.sent = False
+        self.room = self.size
 
     @property
     def size(self) -> int:
@@ -87,6 +90,13 @@ class Outbox:
         self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads served
         self._settling: dict[int, list[Call]] = {}  # the same, of messages that are back, and not on enough disks
 
+    def add_all(self, calls: Sequence[Call]) -> None:
+        """Takes operations that one message is to carry, one directly after the other."""
+        for call in calls:
+            call.room = 0
+            self.add(call)
+        calls[0].room = sum(call.size for call in calls)
+
     def add(self, call: Call) -> bool:
         """Takes a call; True: a read that need not wait."""
         if call.own:
@@ -103,16 +113,19 @@ class Outbox:
         self._queued += call.size
         return False
 
-    def give_up(self, call: Call) -> list[Call]:
-        """Nobody waits for this any more. If unsent, it stays so; otherwise reads of own writes still wait for it.
+    def give_up(self, *calls: Call) -> list[Call]:
+        """Nobody waits for these any more. If unsent, they stay so; otherwise reads of own writes still wait for them.
         Returns the reads that are answered."""
-        if not call.sent:
-            self.pending.pop(call.seq, None)
-        for waiting in (self._readers, self._followers, self._queue, *self._served()):
-            if call in waiting:
+        gone = set(calls)
+        for call in calls:
+            if not call.sent:
+                self.pending.pop(call.seq, None)
+        for waiting in (self._readers, self._followers, *self._served()):
+            for call in gone.intersection(waiting):
                 waiting.remove(call)
-                if waiting is self._queue:
-                    self._queued -= call.size
+        if not gone.isdisjoint(self._queue):
+            self._queue = deque(call for call in self._queue if call not in gone)
+            self._queued = sum(call.size for call in self._queue)
         return self._followed()
 
     def _served(self) -> list[list[Call]]:
@@ -162,9 +175,9 @@ class Outbox:
             if call.seq not in self.pending:  # without anybody waiting
                 queue.popleft()
                 continue
-            size += call.size
-            if calls and size > self._message_bytes:
+            if calls and size + call.room > self._message_bytes:
                 break
+            size += call.size
             calls.append(queue.popleft())
             if fresh:
                 self._queued -= call.size

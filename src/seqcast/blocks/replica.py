@@ -10,7 +10,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import seqcast.codes as codes
@@ -140,6 +140,10 @@ def checked_settings(who: str, config: Config | None, settings: dict[str, Any]) 
     return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
 
 
+def _nothing() -> None:
+    """Of a call for which nobody waits by itself."""
+
+
 class _Waiter(Call):
     """The call of a thread that waits.
 
@@ -193,8 +197,8 @@ class Replica(Closing, Generic[M]):
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
         self._info = info
-        gathers = min(MESSAGE_BYTES, config.message_bytes_max - HEAD_BYTES)
-        self._outbox = Outbox(secrets.randbits(64), lambda: time.monotonic_ns(), self._log.counters, gathers)
+        self._gathers = min(MESSAGE_BYTES, config.message_bytes_max - HEAD_BYTES)
+        self._outbox = Outbox(secrets.randbits(64), lambda: time.monotonic_ns(), self._log.counters, self._gathers)
         self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -317,6 +321,45 @@ class Replica(Closing, Generic[M]):
         """
         return self._result(self._wait_for(self._checked(operation), False, timeout))
 
+    def call_many(self, operations: Sequence[bytes], *, timeout: float | None = 5.0) -> list[bytes]:
+        """Calls several operations, and waits once, for all their answers: cheaper than as many calls, which wait one
+        after the other. One message carries all, so they are applied in this order, with no other operation between
+        them, each once, as by ``call``: all of them or none. (If ``apply`` refuses one, the others are applied all the
+        same.)
+
+        Args:
+            operations: for ``Machine.apply``; together at most 128 KiB less 4 bytes each, or ``message_bytes_max`` less
+                256 if that is less.
+            timeout: seconds; None: no limit.
+
+        Returns:
+            The answers, in the order of the operations.
+
+        Raises:
+            Undecided: no answers within ``timeout``, or the replica was closed. With ``error.sent == 0`` no operation
+                was sent, and none will be; otherwise, all may be applied, or none.
+            MachineError: ``apply`` raised, for those operations that have None in ``error.answers``. All others were
+                applied, and have their answers there; the text says how many.
+            UsageError: the operations are too large together; or as for ``call``.
+            NotReady: as for ``call``.
+        """
+        calls = self._many(operations, lambda last: _Waiter(last, False, 0))
+        return self._results(self._wait(calls, timeout)) if calls else []
+
+    def _many(self, operations: Sequence[bytes], last: Callable[[bytes], Call]) -> list[Call]:
+        """A call for each operation, of which somebody waits for the last: the message that answers that one answers
+        all."""
+        if isinstance(operations, bytes | bytearray | memoryview):
+            raise UsageError("call_many takes a sequence of operations: for a single one there is call")
+        checked = [self._checked(operation) for operation in operations]
+        calls = [*(Call(operation, _nothing) for operation in checked[:-1]), *map(last, checked[-1:])]
+        if len(calls) > 1 and (size := sum(call.size for call in calls)) > self._gathers:
+            raise UsageError(
+                f"{len(calls):,} operations have {size:,} bytes with their lengths, and one message carries at most "
+                f"{self._gathers:,}: divide them, or use call"
+            )
+        return calls
+
     def read(self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0) -> T:
         """Reads the machine, between two operations.
 
@@ -377,19 +420,24 @@ class Replica(Closing, Generic[M]):
 
     def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
+        return self._wait([_Waiter(operation, own, seen)], timeout)[0]
+
+    def _wait(self, calls: list[Call], timeout: float | None) -> list[Call]:
+        """The same, of several operations, of which the last has the waiter."""
         self._check_thread()
-        call = _Waiter(operation, own, seen)
+        call = calls[-1]
+        assert isinstance(call, _Waiter)
         wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
         try:
-            if not self._begin(call) and not call.wait(wait):
-                self._give_up(call)
+            if not self._begin(*calls) and not call.wait(wait):
+                self._give_up(*calls)
         except BaseException:
-            self._give_up(call)
+            self._give_up(*calls)
             raise
         finally:
             if call.then is not None:
                 call.then.wake()
-        return call
+        return calls
 
     def _wake(self, answered: list[Call]) -> None:
         """Threads wake each other in turn: woken at once, each would wait a second time, for the interpreter's lock.
@@ -411,16 +459,19 @@ class Replica(Closing, Generic[M]):
         for call in at_once:
             call.done()
 
-    def _begin(self, call: Call) -> bool:
-        """Takes a call, and sends the waiting operations; True: answered already."""
+    def _begin(self, *calls: Call) -> bool:
+        """Takes a call, or several of operations, and sends the waiting operations; True: answered already."""
+        call = calls[-1]
         if call.seen and self._durable is not None:
             if self._durable.add(call):
                 return True
-            call = Call(None, lambda: None)  # a message, whose receivers tell us how far their disks go
+            call = Call(None, _nothing)  # a message, whose receivers tell us how far their disks go
         try:
             with self._lock:
                 self._refuse_failed()
-                if self._outbox.add(call):
+                if len(calls) > 1:
+                    self._outbox.add_all(calls)
+                elif self._outbox.add(call):
                     return True
                 unsent = self._composed()
             if unsent is not None:
@@ -446,15 +497,16 @@ class Replica(Closing, Generic[M]):
             return None
         return group, message
 
-    def _give_up(self, call: Call) -> None:
-        """Nobody waits for this any more."""
+    def _give_up(self, *calls: Call) -> None:
+        """Nobody waits for these any more."""
+        call = calls[-1]
         if call.seen and self._durable is not None:
             self._durable.give_up(call)
             return
         with self._lock:
             if isinstance(call, _Waiter):
                 call.alone = True
-            served = self._outbox.give_up(call) if call.answer is None else []
+            served = self._outbox.give_up(*calls) if call.answer is None else []
         for each in served:
             each.done()
 
@@ -481,6 +533,27 @@ class Replica(Closing, Generic[M]):
             error.sent = int(call.sent)
             raise error
         return data_of(answer)
+
+    def _results(self, calls: list[Call]) -> list[bytes]:
+        answers = [call.answer for call in calls]
+        if None in answers:
+            sent = sum(call.sent for call in calls)
+            text = f"{sent:,} operations were sent, and all or none of them may be applied" if sent else "not sent"
+            error = Undecided(f"{text}: {self._what_lacks()}")
+            error.sent = sent
+            raise error
+        if answers[0] is FORGOTTEN:
+            data_of(FORGOTTEN)
+        found = [answer for answer in answers if answer is not None]
+        refused = [place for place, answer in enumerate(found) if not answer.ok]
+        if refused:
+            failed = MachineError(
+                f"{len(found) - len(refused):,} of {len(found):,} operations were applied, and the one at place "
+                f"{refused[0]} was not: {found[refused[0]].data.decode()}"
+            )
+            failed.answers = tuple(answer.data if answer.ok else None for answer in found)
+            raise failed
+        return [answer.data for answer in found]
 
     def _check_read(self, call: Call) -> None:
         if call.answer is None:
