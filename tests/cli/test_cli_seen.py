@@ -136,6 +136,14 @@ def test_probe_shows_who_hears_whom_and_since_when(capsys):
         assert said["members"][0]["hears"] == {"b": "m"}
 
 
+def test_top_prints_plain_text_into_a_pipe(capsys):
+    """`ssh HOST seqcast top` and `seqcast top | tee FILE` printed nothing."""
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        status, out, _ = run(capsys, "top", a.cluster, "--count", "1", "--every", "0.1")
+        assert status == 0 and out.startswith(f"{a.cluster}  view ")
+
+
 @pytest.mark.parametrize(
     ("names", "shown"),
     [("ada ben", "a b"), ("node-1 node-2", "1 2"), ("node-11 node-21", "n n"), ("ax ay bz", "x y z"), ("a", "a")],

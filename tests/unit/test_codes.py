@@ -135,6 +135,16 @@ def test_a_member_that_misses_messages_is_named_and_is_ready():
     assert numbers(seen) == ["SC2217"] and readiness([seen], 3, 1.0) == ""
 
 
+def test_a_member_whose_process_has_ended_here_is_not_said_to_be_cut_off():
+    """In a blocked minority `probe` told to look at the firewalls."""
+    seen = board()
+    seen.members[0]["unheard_0"] = seen.members[0]["mute_0"] = 0b10
+    assert numbers(seen) == ["SC2211"]
+    ended = board(about__name="b", about__id=2, gauges__posted=900 * SECOND)
+    assert not ended.alive
+    assert [each.code.number for each in troubles_here(seen, [seen, ended], 1.0)] == ["SC3005"]
+
+
 def test_a_remedy_names_the_process_or_the_host():
     """So that the command in the text can be pasted."""
     (stopped,) = troubles(board(gauges__posted=990 * SECOND, about__pid=47), 1.0)

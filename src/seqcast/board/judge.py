@@ -52,12 +52,13 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0]
 
 
-def troubles(board: Board, stall_s: float) -> list[Finding]:
+def troubles(board: Board, stall_s: float, ended: frozenset[int] = frozenset()) -> list[Finding]:
     """A fault.
 
     Args:
         board: of one member, which is judged too.
         stall_s: senders may wait this long for one member, in seconds.
+        ended: ids of members whose processes are known to have ended: no link to them is a fault.
     """
     name, now, gauges = board.name, board.read_ns, board.gauges
     if not board.alive:
@@ -89,7 +90,7 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
         found.append(finding(codes.AWAITED, f"senders have waited for {name} for {took:.1f} s"))
     if any(row["slow"] for row in board.members[gauges["rank"] :][:1]):
         found.append(finding(codes.SKIPS, f"{name} misses messages, as its application takes them too slowly"))
-    return found + _cut_links(board)
+    return found + _cut_links(board, ended)
 
 
 def is_over(board: Board) -> bool:
@@ -117,7 +118,7 @@ def spokesman(found: Sequence[Board]) -> Board:
 
 
 def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
-    """The faults by a member's board, and by those of the other members on this machine that have not ended.
+    """The faults by a member's board, and by those of the other members of its view on this machine.
 
     Args:
         board: of the member by which the group is seen.
@@ -125,8 +126,9 @@ def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[
         stall_s: as for ``troubles``.
     """
     ids = {each["id"] for each in board.about["view"]["members"]}
-    others = [each for each in found if each.alive and each.path != board.path and each.about["id"] in ids]
-    wrong = [*troubles(board, stall_s), *(fault for each in others for fault in troubles(each, stall_s))]
+    others = [each for each in found if each.path != board.path and each.about["id"] in ids]
+    ended = frozenset(each.about["id"] for each in others if not each.alive)
+    wrong = [fault for each in (board, *others) for fault in troubles(each, stall_s, ended)]
     return list({each.fact: each for each in [*wrong, *strays(board, found, stall_s)]}.values())
 
 
@@ -206,12 +208,12 @@ def unheard(listener: str, speaker: str, how: str, transport: str, host: str) ->
     return []
 
 
-def _cut_links(board: Board) -> list[Finding]:
+def _cut_links(board: Board, ended: frozenset[int]) -> list[Finding]:
     found = []
     addresses = {each["id"]: each["address"] for each in board.about["view"]["members"]}
     for listener, row in enumerate(board.members):
         for speaker in range(len(board.members)):
-            if listener == speaker:
+            if listener == speaker or ended & {row["id"], board.members[speaker]["id"]}:
                 continue
             one, other, how = name_at(board, listener), name_at(board, speaker), way(board, listener, speaker)
             host = host_of(addresses.get(board.members[speaker]["id"], ""))

@@ -19,7 +19,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints the tables until an interrupt, or ``--count`` times."""
-    if not arguments.plain:
+    if not arguments.plain and sys.stdout.isatty():
         from seqcast.cli.top_live import live
 
         return live(arguments.cluster, arguments.every)
@@ -57,7 +57,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "example: seqcast top --plain --count 1",
     )
     result.add_argument("cluster", metavar="CLUSTER", nargs="?", default="", help="only this group")
-    result.add_argument("--plain", action="store_true", help="plain text, without colours and keys")
+    result.add_argument(
+        "--plain", action="store_true", help="plain text without colours and keys, as where the output is no terminal"
+    )
     result.add_argument("--every", type=seconds, default=1.0, metavar="S", help="seconds between looks (%(default)g)")
     result.add_argument("--count", type=positive, default=-1, metavar="N", help="with --plain: end after N looks")
     return result.parse_args(argv)
