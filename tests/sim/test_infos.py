@@ -7,7 +7,7 @@ import pytest
 from halves import first_quick
 from sim_worlds import quiet
 
-from seqcast.core.frames.closing import Cut
+from seqcast.core.frames.view import NewView
 from seqcast.sim import World
 from seqcast.sim.checkers.infos import check_infos, check_shown
 from seqcast.sim.options import MS, SECOND, Options
@@ -101,24 +101,35 @@ def test_an_info_that_nobody_heard_is_told_again():
     assert said(world, world.nodes[0].view)[last.name] == 5
 
 
-def test_an_info_that_a_view_lost_is_told_again():
-    """The view that is being made while the application gives the info cannot carry that."""
+@pytest.mark.parametrize("who", ["a joiner", "a member that takes the last one back"])
+def test_an_info_that_a_view_lost_is_told_again(who):
+    """The VIEW with the info before is on its way while the application gives another one: that of a joiner, and one
+    with which the member has told the others nothing, as the view before has the same."""
     world = World(quiet(members=3, order="total", rate=20, infos=1))
     world.faults.inform = lambda which, number: None
     world.plan()
     world.clock.run(SECOND)
-    changed = []
+    joins = who == "a joiner"
+    changed, last = [], 8 if joins else 0
 
     def say_late(node, datagram, real=world.multicast):
         real(node, datagram)
-        if not changed and isinstance(frame(datagram, world.sealings), Cut):
-            changed.append(True)
-            world.clock.at(world.clock.now + 1, world.nodes[2].say, 8)
+        made = frame(datagram, world.sealings)
+        abouts = [each.about for each in made.members] if isinstance(made, NewView) else []
+        if not changed and (len(abouts) == 4 if joins else any('"number":8' in about for about in abouts)):
+            changed.append(node)
+            world.clock.at(world.clock.now + 1, teller.say, last)
 
     world.multicast = say_late
-    world.start_node("m3")
+    if joins:
+        world.start_node("m3")
+        teller = world.nodes[-1]
+    else:
+        teller = next(node for node in world.nodes if node.view.rank(node.id) == 1)  # the first one makes the view
+        teller.say(8)
     world.clock.run(3 * SECOND)
-    assert changed and said(world, world.nodes[0].view) == {"m0": 0, "m1": 0, "m2": 8, "m3": 0}
+    assert changed and [said(world, node.view)[teller.name] for node in world.nodes] == [last] * len(world.nodes)
+    assert not list(check_shown(world.records))
 
 
 def test_an_info_from_before_the_first_view_stands_there():

@@ -114,6 +114,16 @@ def test_nor_though_the_others_wait_for_longer_than_slow_s_between_two_times_of_
     assert group.told == [[], [], [], []]
 
 
+@pytest.mark.parametrize(("every", "named"), [(12, False), (40, True)])
+def test_nor_if_each_of_two_others_has_much_left_to_take_now_and_then(every, named):
+    """They take all at once, but for a pause of 60 ms: at one look in 16 that is company, and at one in 50 none."""
+    group = Group(4, slow_ns=400 * MS)
+    for number in range(40):
+        paused = {each: 0 for each, place in ((1, 0), (3, every // 2)) if number % every == place}
+        group.run(60, {2: 200, **paused})
+    assert bool(group.told[0]) == named
+
+
 @pytest.mark.parametrize(("working", "slow"), [({3: 1000}, [2]), ({1: 1000, 3: 1000}, [])])
 def test_the_work_of_half_of_the_members_counts_and_that_of_fewer_does_not(working, slow):
     group = Group(5)
