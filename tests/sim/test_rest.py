@@ -33,6 +33,24 @@ def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
     assert ["takes 7.0 ms" in text for text in rest.check_delays({"a": 0.004, "b": 0.007}, 0.005)] == [True]
 
 
+def test_the_checkers_see_a_control_plane_that_does_something_for_nothing():
+    assert not [*rest.check_machines("a", {"Initiator": "IDLE", "StateTaker": "HELD"}, [])]
+    assert ["Initiator of a is SERVING" in text for text in rest.check_machines("a", {"Initiator": "SERVING"}, [])] == [
+        True
+    ]
+    assert ["a timer of Informer" in text for text in rest.check_machines("a", {}, ["Informer"])] == [True]
+    assert not [*rest.check_counters("a", {"bytes_sent": 9, "naks_sent": 0})]
+    assert ["{'naks_sent': 1}" in text for text in rest.check_counters("a", {"bytes_sent": 9, "naks_sent": 1})] == [
+        True
+    ]
+    assert not [*rest.check_troubles("a", {"acks_sent": 5, "drop_repeated": 1})]
+    for trouble in "drop_field", "packets_duplicate":
+        assert [trouble in text for text in rest.check_troubles("a", {trouble: 1})] == [True]
+    assert not [*rest.check_frames("a", {"Beacon": 3})]
+    assert ["{'InfoTold': 1}" in text for text in rest.check_frames("a", {"InfoTold": 1})] == [True]
+    assert not [*rest.check_wakes("a", 50, 10)] and [*rest.check_wakes("a", 51, 10)]
+
+
 class Lazy(Engine):
     """Names deadlines that are up to 50 ms late."""
 

@@ -1,11 +1,15 @@
 """The simulator's verdict on strangers, on the words for changes, on transitional messages and on late policies."""
 
+from dataclasses import replace
+
 import pytest
 
 from seqcast._native.engine import Engine
+from seqcast.core.secrets import CIPHERS
 from seqcast.sim import Options, World
 from seqcast.sim.checkers.changes import fitting
 from seqcast.sim.checkers.transitional import check_needless
+from seqcast.sim.checkers.views import check_made
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Record
 from seqcast.types import Member, MergeView, View, ViewId
@@ -29,6 +33,22 @@ def test_datagrams_of_a_stranger_and_repeated_ones_may_not_be_taken_in(make_engi
     found = {" ".join(text.split()[2:7]) for text in world.run().violations}
     assert world.network.stranger.sent > 10
     assert found == (set() if make_engine is Engine else {"takes in a datagram that", "takes in the same datagram"})
+
+
+def test_the_verdict_on_views_sees_what_does_not_fit_their_members():
+    options = Options(seed=1, members=2, keyed=True, identities=True, duration_ns=300 * MS, spread_ns=0, order="fifo")
+    world = World(options)
+    assert not world.run().violations
+    last = max(world.made.values(), key=lambda each: each.view_id)
+    assert len(last.members) > 1, "VIEWs are noted though they are signed"
+    first, *others = last.members
+    for frame, word in (
+        (replace(last, members=(replace(first, observer=True), *others)), "observer"),
+        (replace(last, packet_bytes=last.packet_bytes + 4), "larger"),
+        (replace(last, members=(replace(first, aes=False), *others), cipher=1), "AES"),
+        (replace(last, departed=(first.id,)), "gone"),
+    ):
+        assert [word in text for text in check_made([last, frame], CIPHERS)] == [True]
 
 
 class Patient(Engine):

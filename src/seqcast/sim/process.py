@@ -16,6 +16,7 @@ from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
+from seqcast.core.identities import taken_apart
 from seqcast.core.orders.policy import PolicyQuestions, next_batch
 from seqcast.core.port import transmit
 from seqcast.core.secrets import about
@@ -378,6 +379,7 @@ class Process:
     def wake(self, when: int) -> None:
         if self.up and when == self.timer:
             self.timer = NEVER
+            self.record.wakes += 1
             if self.clock.now >= self.paused_until:
                 self.service()
 
@@ -501,6 +503,8 @@ class Process:
             if isinstance(effect, Send | Stand):
                 if isinstance(effect, Send):
                     self._note_view(effect.payload)
+                    if self.world.resting:
+                        self.record.frames[type(load(taken_apart(effect.payload).payload)).__name__] += 1
                 transmit(self.engine, effect, self.endpoint.counters, self.now)
                 continue
             if isinstance(effect, MendSockets):
@@ -532,7 +536,7 @@ class Process:
     def _note_view(self, payload: bytes) -> None:
         """Notes the attempt of a VIEW, received or sent."""
         with contextlib.suppress(RemoteProtocolError):
-            frame = load(payload)
+            frame = load(taken_apart(payload).payload)
             if isinstance(frame, NewView):
                 self.world.made[frame.view_id.tag] = frame
                 self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)

@@ -9,9 +9,12 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from seqcast.config import Config
+from seqcast.config.derive import BEACON_NS_MIN
+from seqcast.core.context import NEVER
+from seqcast.core.machines.book import TRIED_NS_MAX
 from seqcast.core.machines.merge import MergerState
 from seqcast.sim.checkers import rest
 from seqcast.sim.network import Clock, Network
@@ -19,7 +22,7 @@ from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.settings import config, largest
 from seqcast.sim.wire import ACK, DATA, FORWARD, GRANT, RECORD, TOTAL, UNICAST, WANT
-from seqcast.types import OrderPolicy
+from seqcast.types import OrderPolicy, View
 
 PAUSE_NS = SECOND
 REST_NS = SECOND
@@ -30,6 +33,12 @@ LOST = (DATA, FORWARD, ACK, RECORD, TOTAL, WANT, GRANT)
 """Types of datagrams of which one is lost, each time while a single message is on its way."""
 BURST_MAX = 400
 """Messages of a burst: of more than that a run would take too long."""
+GAUGES = ("slabs_in_use", "own_closed_bytes", "congestion_bytes", "window_bytes")
+INFO = 1000
+IDLE_NS_MAX = 20 * SECOND
+"""A VIEW is served for some seconds to members that crashed before."""
+MERGE_BEACONS = 6
+"""Until two coordinators have heard each other, and one of them leads."""
 WINDOWS = 3
 """Of messages, in a burst: the last ones need credit for the first ones, once taken."""
 
@@ -42,13 +51,37 @@ class QuietWorld(Protocol):
     network: Network
     nodes: list[Process]
     resting: bool
+    doubted: bool
 
     def start_node(self, name: str) -> None: ...
+
+
+class SoFar(NamedTuple):
+    """The datagrams and counts of a member up to a moment; see ``Record``."""
+
+    view: View | None
+    datagrams: Counter[int]
+    counters: Counter[str]
+    frames: Counter[str]
+    wakes: int
+
+
+def so_far(node: Process) -> SoFar:
+    record = node.record
+    return SoFar(node.view, Counter(record.datagrams), counters(node), Counter(record.frames), record.wakes)
 
 
 def repeated(node: Process) -> int:
     """Packets that a member has sent again."""
     return node.engine.counters()["packets_retransmitted"]
+
+
+def counters(node: Process) -> Counter[str]:
+    """The counters of a member's engine and of its control plane, without those of a present state."""
+    counted = Counter(node.engine.counters()) + Counter(node.endpoint.counters)
+    for gauge in GAUGES:
+        del counted[gauge]
+    return counted
 
 
 def is_acknowledged(node: Process) -> bool:
@@ -88,6 +121,26 @@ def most_change(options: Options) -> float:
     return 2 * HOPS_MAX * hop(options) + 2 * settings.bundle_s + callbacks_s + 0.02
 
 
+def most_merge(options: Options) -> float:
+    """The longest time until two views of a network that is whole again are one, in s."""
+    settings = config(options)
+    beacon_s = max(2 * settings.heartbeat_s, BEACON_NS_MIN / SECOND)
+    tries_s = TRIED_NS_MAX * beacon_s if options.transport != "multicast" else 0  # of the addresses that are known
+    return MERGE_BEACONS * beacon_s + tries_s + 2 * most_change(options)
+
+
+def said(node: Process) -> list[str]:
+    """The infos that a member finds in its view."""
+    return [member.about for member in node.view.members] if node.view is not None else []
+
+
+def is_one(nodes: Sequence[Process]) -> bool:
+    """Are these members in one view, and nobody else?"""
+    views = {node.view for node in nodes}
+    view = views.pop()
+    return not views and view is not None and {member.id for member in view.members} == {node.id for node in nodes}
+
+
 class Quiet:
     """The checks of a world in which all is right.
 
@@ -109,6 +162,7 @@ class Quiet:
         found = self._silence() if self.nodes else []
         senders = [node for node in self.nodes if not node.record.observer]
         before = {node.id: Counter(node.record.datagrams) for node in self.nodes}
+        counted = {node.id: counters(node) for node in self.nodes}
         again = {node.id: repeated(node) for node in self.nodes}
         found += self._single(senders)
         copied = self.options.transport != "multicast" and len(self.nodes) > 1
@@ -116,6 +170,11 @@ class Quiet:
             sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
             found += rest.check_needless(node.name, sent, repeats)
             found += rest.check_probes(node.name, sent, self._probed)
+        for node in self.nodes:
+            grown = counters(node) - counted[node.id]
+            if self._probed:  # with the last packet
+                del grown["packets_duplicate"]
+            found += rest.check_troubles(node.name, grown)
         if senders and not found:
             found += self._lost(senders)
             found += self._burst(self.rng.choice(senders)) + self._largest(self.rng.choice(senders))
@@ -132,19 +191,45 @@ class Quiet:
         copies = 1 if self.options.transport == "multicast" else len(nodes)
         heartbeats = copies * REST_NS / SECOND / self.settings.heartbeat_s
         self.clock.run(self.clock.now + REST_NS)  # packets in flight
-        before = {node.id: Counter(node.record.datagrams) for node in nodes}
-        views = {node.id: node.view for node in nodes}
+        self._time(lambda: not any(map(self._idle, nodes)), IDLE_NS_MAX)
+        before = {node.id: so_far(node) for node in nodes}
         self.clock.run(self.clock.now + REST_NS)
         found += rest.check_streams({node.name: self._streams(node) for node in nodes if node.view == nodes[0].view})
         trips = {node.name: self._trip(node) for node in nodes}
         found += rest.check_delays(trips, 2 * hop(self.options) + self.settings.heartbeat_s / 2, "a round trip of")
         for node in nodes:
-            sent = node.record.datagrams - before[node.id]
-            if node.view == views[node.id] and not self.options.looks_ns:  # its secret was not renewed
-                found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
+            if not self.options.looks_ns and node.view is not None and node.view == before[node.id].view:
+                found += self._silent(node, node.view, before[node.id], heartbeats)  # its secret was not renewed
             engine = node.engine
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         return found
+
+    def _silent(self, node: Process, view: View, before: SoFar, heartbeats: float) -> list[str]:
+        """The datagrams and counts of a member while nobody sent a message."""
+        after, speaks = so_far(node), self.options.transport != "multicast" or view.rank(node.id) == 0
+        sent, intervals = after.datagrams - before.datagrams, REST_NS / SECOND / self.settings.heartbeat_s
+        return [
+            *rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats, speaks),
+            *rest.check_counters(node.name, after.counters - before.counters),
+            *rest.check_frames(node.name, after.frames - before.frames),
+            *rest.check_wakes(node.name, after.wakes - before.wakes, intervals),
+            *self._idle(node),
+        ]
+
+    def _idle(self, node: Process) -> list[str]:
+        """Has the control plane of a member nothing to do, and does no timer run for nothing?"""
+        machines = node.endpoint.machines
+        timed = {type(each).__name__: each.due() for each in machines.timed()}
+        timed[type(machines.membership).__name__] = machines.membership.due()
+        timed["Merger"] = min(machines.merger.repeats.due, machines.merger.deadline_ns, machines.merger.lead_ns)
+        running = [name for name, due in timed.items() if due != NEVER and not self._lasts(name)]
+        return [*rest.check_machines(node.name, node.endpoint.states(), running)]
+
+    def _lasts(self, machine: str) -> bool:
+        """Do timers of this machine run for ever?"""
+        if machine == "Gossiping":
+            return True
+        return "Membership" in machine and bool(self.network.deaf or self.options.keyed)  # links; a new secret
 
     def _streams(self, node: Process) -> list[tuple[int, int, int]]:
         """Of each group stream of its view: the last seqno delivered, received, and known to be everywhere."""
@@ -252,6 +337,9 @@ class Quiet:
         if any(node.endpoint.machines.merger.state is not MergerState.APART for node in nodes):
             return []  # nor is a group quiet that waits for a merge whose leader has crashed just now
         rng, settings, most_s = self.rng, self.settings, most_change(self.options)
+        if rng.random() < 0.5 and not self.options.blocks:  # a view change goes first
+            nodes[0].suspend(PAUSE_NS)
+            self._time(lambda: nodes[0].application.pause.held, SECOND)
         by_unicast = self.options.keyed or self.options.transport != "multicast"
         world.start_node("late")
         joiner = world.nodes[-1]
@@ -261,12 +349,44 @@ class Quiet:
         view = joiner.view
         if len(nodes) < 3 or found or view is None or sum(not member.observer for member in view.members) < 3:
             return found
-        leaver = rng.choice(nodes)
+        if self.options.infos:
+            found += self._say(rng.choice(nodes), most_s)
+        first = next((node for node in nodes if node.id == view.coordinator.id), nodes[0])
+        leaver = first if rng.random() < 0.5 else rng.choice(nodes)
         crashes = rng.random() < 0.5
         (leaver.crash if crashes else leaver.leave)()
         gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
         detected_s = settings.suspect_s_max + 3 * settings.heartbeat_s if crashes else 0  # by those that were late
-        return [*rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")]
+        found += rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")
+        return found or self._parted(most_s)
+
+    def _say(self, node: Process, most_s: float) -> list[str]:
+        """A member's application gives another info."""
+        node.say(INFO)
+        about, inside = node.record.about, [other for other in self.world.nodes if other.inside]
+        took_s = self._time(lambda: all(about in said(other) for other in inside), 20 * SECOND)
+        return [*rest.check_delays({node.name: took_s}, most_s, "an info of")]
+
+    def _parted(self, most_s: float) -> list[str]:
+        """The network is cut in two until each side has a view of its own; then there is one view again."""
+        nodes = [node for node in self.world.nodes if node.inside]
+        voters = [node for node in nodes if not node.record.observer]
+        if self.options.partition != "merge" or len(voters) < 2:
+            return []
+        one = {node.index for node in voters[::2]}
+        sides = [node for node in nodes if node.index in one], [node for node in nodes if node.index not in one]
+        self.world.doubted = True  # views change now, though nobody comes, leaves or falls
+        self.network.partition(one, {node.index for node in nodes} - one)
+        settings, names = self.settings, " and ".join(voter.name for voter in voters[:2])
+        parted_s = self._time(lambda: all(map(is_one, sides)), 20 * SECOND)
+        detected_s = settings.suspect_s_max + 3 * settings.heartbeat_s
+        found = [*rest.check_delays({names: parted_s}, 2 * most_s + detected_s, "a cut between")]
+        self.network.heal()
+        backing_off_s = 2 * max(node.endpoint.machines.merger.pause_ns for node in nodes) / SECOND
+        merged_s = self._time(lambda: is_one(nodes), 20 * SECOND)
+        found += rest.check_delays({names: merged_s}, most_merge(self.options) + backing_off_s, "a merge of")
+        self._time(lambda: not any(map(self._idle, nodes)), IDLE_NS_MAX)
+        return found + [each for node in nodes for each in self._idle(node)]
 
     def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
         """Is there one view, with that member, or without it?"""

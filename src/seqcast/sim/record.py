@@ -132,6 +132,8 @@ class Record:
         named: (member, how) of each receiver that its engine has named as one for which senders wait.
         frames_bad: received frames that no member may send.
         packets_sent: datagrams with messages that its process has put on the wire, and datagrams: all of them, by type.
+        frames: of a group at rest: control frames that the process sent, by their class.
+        wakes: how many times its timers woke the process.
     """
 
     index: int
@@ -194,6 +196,8 @@ class Record:
     frames_bad: int = 0
     packets_sent: int = 0
     datagrams: Counter[int] = field(default_factory=Counter)
+    frames: Counter[str] = field(default_factory=Counter)
+    wakes: int = 0
 
     def __str__(self) -> str:
         return self.name

@@ -16,9 +16,10 @@ from seqcast.core.frames.merging import MergeReady
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
+from seqcast.core.secrets import CIPHERS
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
-from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, safety, secrecy, taken
+from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, safety, secrecy, taken, views
 from seqcast.sim.checkers.digest import digest
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
@@ -252,6 +253,7 @@ class World:
         violations += first(safety.check_safety(records))
         violations += first(infos.check_infos(records))
         violations += first(observers.check_observers(records))
+        violations += first(views.check_made(self.made.values(), CIPHERS))
         violations += self.needless[:VIOLATIONS_MAX]
         repeats = sum(map(repeated, self.nodes))
         violations += self.network.repairs.check(repeats) if self.network.repairs else ()
