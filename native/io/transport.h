@@ -1,6 +1,7 @@
 /* Transports: how runs of datagrams reach their receivers. The engine decides the kind of a datagram, packet or
- * control, and names a member, or the group, as its target, whatever the transport. Receiving is common to all: from
- * the sockets that a transport has opened. To add a transport, fill in this table, with an entry in sc_io_config. */
+ * control, and names a member, or the group, as its target, whatever the transport. Receiving, from the sockets that a
+ * transport has opened, and looking for faults (look.c) are common to all. To add a transport, fill in this table, with
+ * an entry in sc_io_config. */
 #pragma once
 
 #include "io/sockets_internal.h"
