@@ -16,7 +16,7 @@ import seqcast
 from seqcast import ConfigError, JoinRefused, JoinTimeout
 from seqcast.core.context import Vote
 from seqcast.core.vocabulary import ExcludedBy
-from seqcast.net import runner
+from seqcast.net import votes
 from seqcast.net.joining import Joining
 from seqcast.net.opening import group_address
 from seqcast.net.standing import Standing
@@ -174,14 +174,14 @@ def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
 
 def test_a_vote_outlives_the_join_in_which_it_was_given(monkeypatch):
     name = cluster()
-    votes = {(name, "b"): Vote(1 << 62, "gone", 0)}
-    monkeypatch.setattr(runner, "_votes", votes)
+    kept = {(name, "b"): Vote(1 << 62, "gone", 0)}
+    monkeypatch.setattr(votes, "_votes", kept)
     for _ in range(2):
         with pytest.raises(JoinTimeout, match="it has voted that gone founds a group"):
             join(name, "b", partition="primary", found=2, join_timeout_s=0.2)
     with join(name, "b", found=1):
         pass
-    assert not votes
+    assert not kept
 
 
 JOIN = """
