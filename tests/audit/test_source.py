@@ -300,6 +300,7 @@ def test_any_time_may_be_a_bound(tmp_path: Path, options: dict[str, str], rows: 
     assert sum(batch.num_rows for part in planned.partitions() for batch in planned.read(part)) == rows
 
 
+@pytest.mark.long
 def test_a_table_of_several_paths_and_of_patterns_has_them_all_and_nothing_is_an_error(
     session: Any, tmp_path: Path
 ) -> None:
@@ -465,6 +466,7 @@ def test_a_refusal_of_an_option_passes_through_spark(session: Any, tmp_path: Pat
             source.format("seqcast").option("colums", "idx").load(str(tmp_path))
 
 
+@pytest.mark.long
 def test_a_path_without_journals_is_refused_when_it_is_loaded(session: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path, says in (
@@ -477,6 +479,7 @@ def test_a_path_without_journals_is_refused_when_it_is_loaded(session: Any, tmp_
                 source.format("seqcast").load(str(tmp_path / path))
 
 
+@pytest.mark.long
 def test_a_stream_with_an_option_of_a_table_says_so(session: Any, tmp_path: Path) -> None:
     journal(tmp_path / "journals", A, [(V1, [Row(A, 1, 0, 1, b"x")])])
     stream = session.readStream.format("seqcast").option("copies", "one").load(str(tmp_path / "journals"))
@@ -487,6 +490,7 @@ def test_a_stream_with_an_option_of_a_table_says_so(session: Any, tmp_path: Path
     assert lines and "a stream of the format seqcast has no option 'copies'" in lines[-1], failed.value
 
 
+@pytest.mark.long
 def test_payloads_are_given_as_text_or_as_values_of_their_json(session: Any, tmp_path: Path) -> None:
     texts = [json.dumps({"id": at, "names": ["a", str(at)], "at": {"x": 1.5}}) for at in range(100)]
     rows_of = [Row(A, 1 + at, 0, 1 + at, text.encode()) for at, text in enumerate(texts)]
@@ -514,6 +518,7 @@ def test_payloads_are_given_as_text_or_as_values_of_their_json(session: Any, tmp
             load(session.read.schema(given), payload="json", payloadSchema=schema).collect()
 
 
+@pytest.mark.long
 def test_a_table_and_a_sink_refuse_options_of_others(session: Any, tmp_path: Path) -> None:
     journal(tmp_path, A, [(V1, FIRST)], payload="hash")
     with pytest.raises(PySparkException, match="a table of the format seqcast has no option 'maxrowsperbatch'"):

@@ -32,6 +32,7 @@ def perf(network, *options):
     return subprocess.run([*command, *options], capture_output=True, text=True, timeout=LIMIT_S)
 
 
+@pytest.mark.long
 @netns
 def test_throughput_between_two_hosts(network):
     done = perf(network, "--interface", "eth0", "--seconds", "0.5", "--pairs", "1")

@@ -64,6 +64,7 @@ def run(session: Any, source: Path, checkpoint: Path, rows_max: int = 100, **opt
     return query
 
 
+@pytest.mark.long
 def test_a_batch_that_spark_repeats_is_delivered_once_by_all_and_by_a_joiner(session: Any, tmp_path: Path) -> None:
     source = journal(tmp_path / "j", A, [(V1, rows_of(500))], payload="full")
     name, checkpoint = cluster(), tmp_path / "checkpoint"
