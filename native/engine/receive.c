@@ -33,6 +33,7 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define VAIN_BYTES 1024
 /* One source after the other gets the place of another odd one, as forging addresses costs nothing. */
 #define ODD_NS ((int64_t)10000000000)
+#define ODD_AGAIN_NS ((int64_t)1000000000)
 
 /* Each address has one place, in which the last source with that place is. */
 static sc_source *place_of_source(sc_engine *e, const sc_address *from) {
@@ -293,12 +294,14 @@ static sc_odd_source *odd_place(sc_engine *e, const sc_address *from) {
     return odd;
 }
 
-/* Few sources are reported at a time, and later ones now and then. */
+/* Few sources are reported at a time, and later ones now and then; one that goes on, again and again. */
 static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     sc_odd_source *odd = odd_source(e, from);
     if (!odd && !(odd = odd_place(e, from))) return;
     odd->signs += odd->signs <= SC_KEY_SIGNS;
-    if (odd->signs != 1 && odd->signs != SC_KEY_SIGNS) return;
+    int again = odd->signs > SC_KEY_SIGNS && e->now - odd->told >= ODD_AGAIN_NS;
+    if (odd->signs != 1 && odd->signs != SC_KEY_SIGNS && !again) return;
+    odd->told = e->now;
     sc_event *event = sc_push_event(e, SC_EVENT_KEY, 0, 0, from, NULL, 0);
     if (event) event->evidence = evidence;
     if (event) event->rate = odd->signs;

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     sc_address address;
     uint32_t signs; /* how many in a row */
+    int64_t told; /* when it was reported last */
 } sc_odd_source;
 
 typedef struct {

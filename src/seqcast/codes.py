@@ -669,6 +669,12 @@ COMPANY = _code(
     "The other members have admitted somebody who is not on this member's list (`authorized=`), so this member leaves.",
     "Give all members the same list: first a new line everywhere, then the new member.",
 )
+KEY_LACKING = _code(
+    5006,
+    "A key file lacks a key that others begin with",
+    "A key is replaced, and was moved to the top of some files before all had it: all go on with the previous key.",
+    "Give all members the same key file: the text names those that lack the key.",
+)
 JOURNAL_FAILED = _code(
     6001,
     "A file cannot be written",

@@ -298,6 +298,31 @@ def test_datagrams_that_anybody_can_send_keep_no_process_from_founding_that_hear
     assert [node.endpoint.over for node in stage.nodes] == [not founds] * n
 
 
+def test_one_with_another_key_that_went_away_keeps_nobody_from_founding():
+    """It was heard while another group kept the joiner waiting."""
+    stage = Stage(keyed=True)
+    stage.named("a")
+    stage.until(0)
+    (a,) = stage.nodes
+    a.step(OtherKey(b"sim9", "other", True))
+    for ms in range(100, 6000, 100):
+        stage.until(ms)
+        a.endpoint.machines.lifecycle.heard_group()
+    stage.until(10_000)
+    assert a.endpoint.view is not None
+
+
+def test_one_with_another_key_is_warned_of_once():
+    stage = Stage(keyed=True)
+    stage.named("a")
+    stage.until(2000)
+    (a,) = stage.nodes
+    for _ in range(3):
+        for source in range(20):
+            a.step(OtherKey(bytes([source]), "other", True))
+    assert len(a.record.warnings) == 20
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 4, 6])
 def test_members_that_start_again_while_cut_off_found_no_second_group(seed):

@@ -7,7 +7,7 @@ import pytest
 from halves import first_quick
 from sim_worlds import quiet
 
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import InfoTold, NewView
 from seqcast.sim import World
 from seqcast.sim.checkers.infos import check_infos, check_shown
 from seqcast.sim.options import MS, SECOND, Options
@@ -48,7 +48,7 @@ def test_with_identities_a_member_signs_its_new_info_and_nobody_else_can():
     context = world.nodes[1].endpoint.context
     for node in world.nodes:
         membership = node.endpoint.machines.membership
-        membership.inform(context.me.id, '{"number": 9}', context.me.signature)
+        membership.inform(context.me.id, InfoTold(1, '{"number": 9}', context.me.signature, context.me.opens))
         assert not membership.informed(), "all would refuse a view with that"
     world.nodes[1].say(7)
     world.clock.run(4 * SECOND)

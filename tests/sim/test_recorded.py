@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sim_stage import Stage, names
 
-from seqcast.core.frames.joining import Join
+from seqcast.core.frames.joining import Challenge, Join, Refused, Seen, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.identities import Identities
@@ -56,7 +56,7 @@ def test_a_recorded_beacon_keeps_nobody_from_founding_a_group(identities):
     z.crash()
     stage.named("a", 3000)
     stage.until(3000)
-    stage.play(5000)
+    stage.play(6500)
     assert names(stage.node("a")) == [["a"]]
 
 
@@ -132,13 +132,16 @@ def test_a_process_with_only_the_key_cannot_answer_for_a_joiner_that_is_known_fr
     info = other.signed(replace(join.info, identity=b"", signature=b""))
     said = dump(replace(join, info=info, answers=challenges._numbers()[0]))
     a.step(FrameReceived(z.id, z.address, other.with_signature(z.id, said), outside=True))
-    assert challenges.lacks_answer(join, z.id)
+    assert challenges.lacks_answer(join, z.id, z.address)
     stage.play(6000)
     assert names(a) == [["a"]]
     said = dump(replace(join, answers=challenges._numbers()[0]))
     own = z.endpoint.context.identities.with_signature(z.id, said)
     a.step(FrameReceived(z.id, z.address, own, outside=True))
-    assert not challenges.lacks_answer(join, z.id)
+    assert not challenges.lacks_answer(join, z.id, z.address)
+
+
+AT, ELSEWHERE = b"sim88", b"sim99"
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "BEACON"])
@@ -150,17 +153,70 @@ def test_an_answer_counts_for_a_while_and_for_one_view(kind):
     challenges = a.endpoint.machines.challenges
     frame = beacon_of(a) if kind == "BEACON" else a.endpoint.machines.lifecycle._join(1)
     numbers = challenges._numbers()
-    assert challenges.lacks_answer(frame, 77)
-    challenges.note(replace(frame, answers=numbers[0] ^ 4), 77)
-    assert challenges.lacks_answer(frame, 77), "another number"
-    challenges.note(replace(frame, answers=numbers[0]), 77)
-    assert not challenges.lacks_answer(frame, 77) and challenges.lacks_answer(frame, 78)
+    assert challenges.lacks_answer(frame, 77, AT)
+    challenges.note(replace(frame, answers=numbers[0] ^ 4), 77, AT)
+    assert challenges.lacks_answer(frame, 77, AT), "another number"
+    challenges.note(replace(frame, answers=numbers[0]), 77, AT)
+    assert not challenges.lacks_answer(frame, 77, AT) and challenges.lacks_answer(frame, 78, AT)
+    assert challenges.lacks_answer(frame, 77, ELSEWHERE), "a copy that somebody else sends from there"
     if kind == "BEACON":
         other = replace(frame, view_id=ViewId(900, 77, (1, 77)))
-        assert challenges.lacks_answer(other, 77), "a view of it that has ended"
+        assert challenges.lacks_answer(other, 77, AT), "a view of it that has ended"
     a.endpoint.context.now += challenges.lasts_ns
-    assert challenges.lacks_answer(frame, 77), "its sender may be gone since"
+    assert challenges.lacks_answer(frame, 77, AT), "its sender may be gone since"
     assert challenges._numbers()[1] == numbers[0], "an answer may be on its way meanwhile"
     a.endpoint.context.now += challenges.lasts_ns
-    challenges.note(replace(frame, answers=numbers[0]), 77)
-    assert challenges.lacks_answer(frame, 77), "a recorded answer"
+    challenges.note(replace(frame, answers=numbers[0]), 77, AT)
+    assert challenges.lacks_answer(frame, 77, AT), "a recorded answer"
+
+
+def test_a_question_is_answered_as_often_as_somebody_asks():
+    stage = Stage(keyed=True)
+    stage.named("a")
+    stage.until(1500)
+    a = stage.node("a")
+    sent = a.endpoint.counters["frames_sent"]
+    question = dump(Challenge(a.endpoint.context.settings.nonce, 5))
+    for _ in range(50):
+        a.step(FrameReceived(77, AT, question, outside=True))
+    assert a.endpoint.counters["frames_sent"] == sent + 1
+    a.step(FrameReceived(78, AT, question, outside=True), FrameReceived(77, ELSEWHERE, question, outside=True))
+    assert a.endpoint.counters["frames_sent"] == sent + 3, "another one, and another place"
+
+
+@pytest.mark.parametrize("kind", ["WAIT", "SEEN", "REFUSED"])
+def test_an_answer_that_was_recorded_earlier_in_a_join_counts_for_seconds_only(kind):
+    stage = Stage(keyed=True, found=2)
+    stage.named("a")
+    stage.until(100)
+    a = stage.node("a")
+    lifecycle, nonce = a.endpoint.machines.lifecycle, a.endpoint.machines.lifecycle._join(1).nonce
+    said = {"WAIT": Wait(9, "", nonce), "SEEN": Seen(b"sim98", nonce), "REFUSED": Refused("go", "name", nonce)}[kind]
+
+    def counts() -> bool:
+        before = lifecycle.form_ns, len(lifecycle.places), lifecycle.refusal
+        a.step(FrameReceived(77, AT, dump(said), outside=True))
+        return before != (lifecycle.form_ns, len(lifecycle.places), lifecycle.refusal)
+
+    stage.until(100 + 2 * a.endpoint.context.settings.fresh_ns // 10**6)
+    assert not counts()
+    said = replace(said, nonce=lifecycle._join(1).nonce)
+    assert counts()
+
+
+def test_a_group_that_is_busy_when_it_is_heard_delays_a_joiner_and_one_that_is_gone_does_so_once():
+    stage = Replayed()
+    stage.named("z")
+    stage.until(1500)
+    z = stage.node("z")
+    stage.record(beacon_of(z), of=z)
+    z.crash()
+    stage.named("a", 3000)
+    stage.until(3000)
+    a = stage.node("a")
+    settings = a.endpoint.context.settings
+    first, last = settings.discovery_ns // 10**6, (settings.discovery_ns + settings.group_seen_ns) // 10**6
+    stage.play(3000 + (first + last) // 2)
+    assert not names(a)
+    stage.play(3000 + last + 500)
+    assert names(a) == [["a"]]

@@ -13,7 +13,7 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.secrets import CIPHERS
 from seqcast.reports import FrameReceived, SecretWorn
 from seqcast.sim.families import calm
-from seqcast.sim.options import Options
+from seqcast.sim.options import MS, Options
 from seqcast.sim.seal import SimulatedExchange
 from seqcast.sim.world import simulate
 
@@ -143,3 +143,17 @@ def test_frames_of_a_view_are_taken_from_its_members_alone():
     a.step(FrameReceived(b.id, b.address, frame, outside=True))
     assert a.endpoint.counters["frames_bad"] == before + 1
     assert not a.endpoint.machines.participant.highest >= 9
+
+
+def test_a_joiner_that_must_show_itself_first_joins_as_soon_as_others():
+    """The group waits for further requests from its first JOIN on, as without a key: the round trip is part of that."""
+    took = []
+    for keyed in (False, True):
+        stage = Stage(keyed=keyed, delay_ns=2 * MS)
+        stage.group("a", "b")
+        begin = stage.clock.now
+        stage.named("c", begin // MS)
+        while len(stage.node("a").endpoint.view.members) < 3:
+            stage.clock.run(stage.clock.now + MS // 10)
+        took.append(stage.clock.now - begin)
+    assert took[1] - took[0] < MS, took

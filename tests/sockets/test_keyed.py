@@ -292,6 +292,11 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert without.returncode == 1 and "has a key, and this member has none (--key)" in without.stderr
         with_key = subprocess.run([*command, "--key", key], capture_output=True, text=True, timeout=60)
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
+        keys.make(new := str(tmp_path / "new"))
+        (old,), (new_key,) = keys.read(key), keys.read(new)
+        written(new, keys.Key((old.number + 1) % keys.IDS, new_key.secret), old)
+        replaced = subprocess.run([*command, "--key", new], capture_output=True, text=True, timeout=60)
+        assert replaced.returncode == 1 and "is blocked as a minority" in replaced.stderr, "members have the second key"
 
 
 class FullLoad:
@@ -411,12 +416,11 @@ def replace_in_each(groups, paths, step, lines):
     for group, path in zip(groups, paths, strict=True):
         written(path, *lines)
         wait_until(lambda group=group: group.counters()["key_reads"] == step)
-    assert {group.counters()["key_id"] for group in groups} == {lines[0].number}
+    wait_until(lambda: {group.counters()["key_id"] for group in groups} == {lines[0].number})
 
 
-def test_a_member_whose_file_lacks_the_key_that_another_one_seals_with_is_told_before_the_next_view(
-    key, tmp_path, caplog
-):
+def test_a_member_whose_file_lacks_a_new_key_stays_and_is_told(key, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("seqcast.core.keys.LACKS_NS", 100_000_000)
     caplog.set_level(logging.WARNING, "seqcast")
     keys.make(str(tmp_path / "new"))
     (old,), (new,) = keys.read(key), keys.read(str(tmp_path / "new"))
@@ -427,11 +431,15 @@ def test_a_member_whose_file_lacks_the_key_that_another_one_seals_with_is_told_b
     with join(name, "a", key=other) as a, join(name, "c", key=key) as c:
         wait_until(lambda: len(a.view.members) == len(c.view.members) == 2)
         written(other, new, old)
-        wait_until(lambda: "c: a, a member of our view, seals with a key that the key file" in caplog.text)
-        assert len(a.view.members) == len(c.view.members) == 2
+        wait_until(lambda: f"c: the key file of this member lacks key {new.number}, the first one in" in caplog.text)
+        wait_until(lambda: f"a: the key file of c lacks key {new.number}, the first one in" in caplog.text)
+        assert [each.counters()["key_id"] for each in (a, c)] == [old.number] * 2
+        with join(name, "b", key=other) as b:
+            wait_until(lambda: {len(each.view.members) for each in (a, b, c)} == {3})
         written(key, new, old)
-        wait_until(lambda: c.counters()["key_reads"] == 1)
-    assert "SC5001" in caplog.text
+        wait_until(lambda: [each.counters()["key_id"] for each in (a, c)] == [new.number] * 2)
+        assert a.counters()["drop_key"] == 0
+    assert "SC5006" in caplog.text and "SC5001" not in caplog.text
 
 
 @pytest.mark.long
@@ -445,9 +453,7 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
         written(path, old)
     name = cluster()
     with ExitStack() as stack:
-        groups = [
-            stack.enter_context(join(name, member, key=path)) for member, path in zip("abc", paths, strict=True)
-        ]
+        groups = [stack.enter_context(join(name, member, key=path)) for member, path in zip("abc", paths, strict=True)]
         wait_until(lambda: all(len(group.view.members) == 3 for group in groups))
         with FullLoad(groups) as load:
             for step, lines in enumerate(((old, new), (new, old), (new,)), 1):

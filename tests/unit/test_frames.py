@@ -30,7 +30,7 @@ from seqcast.core.frames.closing import (
     Propose,
     Start,
 )
-from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
+from seqcast.core.frames.fields import KEYS_MAX, PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.joining import NOBODY, Challenge, Join, Leave, OtherVersion, Past, Refused, Seen, Wait, Was
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
@@ -117,6 +117,7 @@ FRAMES = [
     ViewWanted(TOP),
     InfoTold(TOP, '{"role":"primary"}'),
     InfoTold(1, ""),
+    InfoTold(1, "{}", b"\5" * 64, (3, 20)),
     Beacon("orders", "total", 1, VIEW.view_id),
     Beacon("orders", "total", 1, VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
     Beacon("orders", "total", 1, VIEW.view_id, members=(b"at", b"there")),
@@ -189,7 +190,7 @@ def test_fields_that_a_later_release_adds_are_passed_over(frame):
 def test_a_member_of_an_earlier_or_later_release_describes_itself():
     value = json.loads(dump(JOIN))
     for info, read in (
-        ([*value["info"], 7, "more"], INFO),
+        ([*value["info"], [], 7, "more"], INFO),
         ([*value["info"][:-1], [0, 99]], dataclasses.replace(INFO, speaks=(0, 99))),
     ):
         assert load(json.dumps({**value, "info": info}).encode()).info == read
@@ -405,6 +406,7 @@ def test_the_largest_frames_stay_within_the_limit():
             replace(
                 info,
                 key=rng.randbytes(32),
+                opens=tuple(rng.randrange(1 << 15, 1 << 16) for _ in range(KEYS_MAX)),
                 name=f"{info.name[:3]}{rng.randbytes(62).hex()}x",
                 about=json.dumps({"x": "".join(rng.choices(SAYABLE, k=INFO_BYTES_MAX - len('{"x": ""}')))}),
             )

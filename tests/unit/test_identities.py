@@ -87,7 +87,7 @@ def test_a_member_signs_the_description_of_itself_and_is_on_the_list_under_its_n
     changes = {
         "name": "a7", "id": 77, "address": b"\7", "capacity": 7, "packet_bytes": 600, "window_bytes": 7, "gro": True,
         "state": 1, "blocks": True, "key": bytes(32), "about": "{}", "observer": True, "aes": True, "cookie": 7,
-        "signature": bytes(64), "speaks": (7, 7),
+        "signature": bytes(64), "speaks": (7, 7), "opens": (7,),
     }  # fmt: skip
     assert {"identity", *changes} == {each.name for each in fields(MemberInfo)}
     for field, value in changes.items():
@@ -121,7 +121,7 @@ def test_a_field_that_a_later_release_adds_changes_no_signature_until_it_has_a_v
 def test_a_default_that_digests_leave_out_is_the_same_in_all_releases():
     """One that differs is left out by one release and not by another, for which the signatures are then wrong."""
     constant = {"gro": False, "state": 0, "blocks": False, "key": b"", "about": "", "observer": False, "aes": False}
-    constant |= {"identity": b"", "cookie": 1, "signature": b""}
+    constant |= {"identity": b"", "cookie": 1, "signature": b"", "opens": ()}
     assert constant.items() <= defaults(MemberInfo).items()
     constant = dict.fromkeys(("labels", "merged_into", "providers", "subgroups", "shortfalls", "departed", "wraps"), ())
     constant |= dict.fromkeys(("maker_key", "proof", "maker_identity", "signature"), b"")

@@ -126,9 +126,22 @@ def test_after_many_odd_sources_another_one_is_told_now_and_then():
     net.now += 9999 * MS
     assert told(50) == 0
     net.now += MS
-    assert [told(source) for source in (50, 51, 1, 50)] == [1, 0, 0, 0]
+    assert [told(source) for source in (50, 51, 1, 50)] == [1, 0, 1, 0]
     net.now += 10_000 * MS
-    assert [told(source) for source in (0, 50)] == [1, 0], "the oldest one has no place any more"
+    assert [told(source) for source in (0, 1)] == [1, 0], "the oldest one has no place any more"
+
+
+def test_a_source_that_goes_on_is_told_of_once_a_second():
+    """A joiner forgets one that was heard once, long ago."""
+    net, other = Net(2, **seal()), make_engine(7, **seal(1, 3))
+    other.control_send(b"join")
+    ((_, _, datagram),) = other.transmit(net.now)
+    told = []
+    for _ in range(30):
+        assert net.engines[1].receive(datagram, bytes([9]), net.now) == 0
+        told.append(len(reports_of(net.engines[1], OtherKey)))
+        net.now += 100 * MS
+    assert [at for at, n in enumerate(told) if n] == [0, 2, 12, 22]
 
 
 def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_at_each():

@@ -641,6 +641,30 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(WRAP_BYTES),) * 3)), party.known())
 
 
+def test_a_joiner_enters_no_view_of_others_that_one_with_the_file_alone_has_changed():
+    """It can open the VIEW, and seal it again."""
+    party = Party()
+    second = party.made(2, (1, 3, 4))
+    b, d = party.secrets[2], party.secrets[4]
+    assert d.admits(second) and d.admits(load(dump(second)))
+    for change in (
+        {"origin_base": (5, 1, 1)},
+        {"cut": (1,)},
+        {"survivors": (1,)},
+        {"shown": b""},
+        {"shown": bytes(16)},
+    ):
+        assert not d.admits(replace(second, **change)), change
+    assert d.admits(replace(second, attempt=(9, 0), answers=(9, 0), proof=bytes(16))), "as those who serve it may"
+    # One that leaves passes on the VIEW of another, and does not have its secret; those who enter do.
+    passed = b.proven(replace(second, table=(1, 1, 1)))
+    assert not passed.shown and not d.admits(passed)
+    party.secrets[3].entered(party.secrets[3].of(passed))
+    assert d.admits(party.secrets[3].shown(passed)) and party.secrets[3].shown(second) == second
+    left = party.made(2, (3, 4))  # its maker leaves
+    assert d.admits(left) and d.admits(party.secrets[1].proven(replace(left, table=(1, 1, 1))))
+
+
 def test_nobody_on_the_way_changes_a_member_of_a_view():
     """By an attacker with the key file, which alone seals the datagrams to the joiner d."""
     party = Party()
@@ -649,7 +673,7 @@ def test_nobody_on_the_way_changes_a_member_of_a_view():
     changes = {
         "name": "x", "address": b"x", "capacity": 1, "packet_bytes": 600, "window_bytes": 1, "gro": True, "state": 1,
         "blocks": True, "key": bytes(32), "about": "{}", "observer": True, "aes": True, "identity": bytes(32),
-        "cookie": 2, "signature": bytes(64), "speaks": (1, 1),
+        "cookie": 2, "signature": bytes(64), "speaks": (1, 1), "opens": (7,),
     }  # fmt: skip
     assert {"id", *changes} == {field.name for field in fields(MemberInfo)}
     for change in changes.items():
@@ -747,4 +771,5 @@ def test_without_a_key_there_are_no_secrets():
     none = Secrets(None, 1, nobody())
     plain = first_view([party.infos[1]], "total", orders.resolve("total"), 1)
     assert none.given(plain) == none.proven(plain) == plain
+    assert none.admits(plain) and none.shown(plain) == plain
     assert none.of(plain) == b"" and none.fault(plain, {}) == "" and none.public == b""

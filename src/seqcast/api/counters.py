@@ -139,7 +139,8 @@ COUNTERS: dict[str, dict[str, str]] = {
         "control_gossips_forged": "Gossips that claim something impossible.",
     },
     "Key file (`key=`)": {
-        "key_id": "Now: id of the key with which this member seals its frames outside views: the first of its file.",
+        "key_id": "Now: id of the key with which this member seals its frames outside views: the first one in its file "
+        "that all members of the view have.",
         "key_reads": "Times that the file had changed and its new keys were taken.",
         "key_errors": "Times that the changed file could not be read: the keys before stayed.",
     },

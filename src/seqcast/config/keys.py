@@ -131,6 +131,15 @@ def cookie_secrets(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> 
     return tuple(by(each, b"", b"seqcast cookie") for _, each in secrets)
 
 
+def key_ids(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> tuple[int, ...]:
+    """By these, members tell each other which keys they have: the number, and a part of a digest.
+
+    Args:
+        secrets: of a ``Seal``.
+    """
+    return tuple(n + IDS * (int.from_bytes(by(each, b"", b"seqcast key id")[:2], "little") >> 5) for n, each in secrets)
+
+
 def line(number: int, secret: Secret) -> str:
     """A key as a line of a file."""
     return f"{number} {base64.b64encode(secret).decode()}"

@@ -6,18 +6,19 @@ way to an apparently larger one. Or the JOIN of a process that has ended is repe
 process, or admit it.
 
 So a JOIN counts for joiners, and a BEACON for all outside its view, only if its sender has lately returned a number, in
-another JOIN, or BEACON of the same view. The number follows from the process that asks and from the time, so recorded
+another JOIN, or BEACON of the same view, and from the same address: the answer to a question that went elsewhere says
+nothing about those who are there. The number follows from the process that asks and from the time, so recorded
 answers do not count for long. (Inside a view a JOIN shows the same by its cookie; see ``rules/cookies.py``.)
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import TypeVar
 
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.joining import Challenge, Join
 from seqcast.core.frames.merging import Beacon
+from seqcast.core.rules.numbers import numbers
 from seqcast.types import MEMBERS_MAX
 
 K = TypeVar("K")
@@ -28,12 +29,12 @@ SENDERS_MAX = 4 * MEMBERS_MAX
 class Challenges:
     def __init__(self, context: Context) -> None:
         self.context = context
-        settings = context.settings
-        self.lasts_ns = max(settings.joiner_seen_ns, 3 * settings.beacon_ns)
-        self._answered: dict[tuple[int, int], int] = {}  # sender, and tag of its view or 0 -> ns
-        self._asked: dict[int, int] = {}  # sender -> ns
+        self.lasts_ns = context.settings.fresh_ns
+        self._answered: dict[tuple[int, int, bytes], int] = {}  # sender, tag of its view or 0, and its address -> ns
+        self._asked: dict[tuple[int, bytes], int] = {}  # sender, and its address -> ns
+        self._shown: dict[tuple[int, bytes], int] = {}  # to whom, and where, we have answered -> ns
 
-    def note(self, frame: Join | Beacon, sender: int) -> None:
+    def note(self, frame: Join | Beacon, sender: int, address: bytes) -> None:
         """A frame that came: perhaps with the number that we asked for.
 
         With identities, a JOIN shows the one of the named joiner: a JOIN without any comes as far as here, as it is
@@ -44,39 +45,41 @@ class Challenges:
         if not self._used or frame.answers not in self._numbers():
             return
         if not isinstance(frame, Join) or not self.context.identities.fault(frame.info):
-            _remember(self._answered, (sender, _tag(frame)), self.context.now)
+            _remember(self._answered, (sender, _tag(frame), address), self.context.now)
 
-    def lacks_answer(self, frame: Join | Beacon, sender: int) -> bool:
+    def lacks_answer(self, frame: Join | Beacon, sender: int, address: bytes) -> bool:
         """May the frame be a recording?"""
-        return self._used and self._age(frame, sender) >= self.lasts_ns
+        return self._used and self._age(frame, sender, address) >= self.lasts_ns
 
     def ask(self, frame: Join | Beacon, sender: int, address: bytes) -> None:
         """Asks its sender for an answer, unless there is one that counts for a while yet, or we have just asked."""
-        context = self.context
-        asked_ns = context.now - self._asked.get(sender, -NEVER)
-        old = self._used and self._age(frame, sender) >= self.lasts_ns // 2
-        if old and asked_ns >= context.settings.join_ns_min // 2:
-            _remember(self._asked, sender, context.now)
-            context.send(Challenge(frame.nonce, self._numbers()[0]), sender, address)
+        old = self._used and self._age(frame, sender, address) >= self.lasts_ns // 2
+        if old and self._is_due(self._asked, sender, address, self.context.settings.join_ns_min // 2):
+            self.context.send(Challenge(frame.nonce, self._numbers()[0]), sender, address)
+
+    def may_answer(self, sender: int, address: bytes) -> bool:
+        """Is a question of this one to be answered? Nobody asks more often, and a recorded question may come again and
+        again."""
+        return self._is_due(self._shown, sender, address, self.context.settings.join_ns_min // 4)
+
+    def _is_due(self, last: dict[tuple[int, bytes], int], sender: int, address: bytes, pause_ns: int) -> bool:
+        now, key = self.context.now, (sender, address)
+        due = now - last.get(key, -NEVER) >= pause_ns
+        if due:
+            _remember(last, key, now)
+        return due
 
     @property
     def _used(self) -> bool:
         return self.context.settings.exchange is not None
 
-    def _age(self, frame: Join | Beacon, sender: int) -> int:
+    def _age(self, frame: Join | Beacon, sender: int, address: bytes) -> int:
         """Of the last answer."""
-        return self.context.now - self._answered.get((sender, _tag(frame)), -NEVER)
+        return self.context.now - self._answered.get((sender, _tag(frame), address), -NEVER)
 
     def _numbers(self) -> tuple[int, int]:
         """Of now, and the one before."""
-        period = self.context.now // self.lasts_ns
-        nonce = self.context.settings.nonce
-        return _digest(nonce, period), _digest(nonce, period - 1)
-
-
-def _digest(nonce: int, period: int) -> int:
-    said = nonce.to_bytes(8, "little") + period.to_bytes(8, "little", signed=True)
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little") | 2  # never `NOBODY`, nor 0
+        return numbers("asked", self.context.settings.nonce, self.context.now // self.lasts_ns)
 
 
 def _tag(frame: Join | Beacon) -> int:

@@ -18,11 +18,13 @@ from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.history import History, grown
 from seqcast.core.rules.hosts import host_of
+from seqcast.core.rules.keys import FileKey
+from seqcast.core.rules.numbers import numbers
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.secrets import Exchange, Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
-from seqcast.types import Member, MembershipPolicy, Secret, SequencerPolicy, View
+from seqcast.types import Member, MembershipPolicy, SequencerPolicy, View
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -67,8 +69,8 @@ class EndpointSettings:
 
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
-        nonce: 64 random bits that answers to this member's JOINs must carry.
-        cookie_secrets: with a key: of the cookies that joiners bring back, the first of those that are given.
+        nonce: 64 random bits, from which those follow that answers to this member's JOINs and BEACONs must carry.
+        keys: those of the key file, in its order.
         exchange: with a key: this member's own key pair.
         signer, allowed: with identities: this member's own, and the list of those who may be members.
         capacity, packet_bytes, window_bytes, gro, state, about, observer: see ``MemberInfo``.
@@ -141,7 +143,7 @@ class EndpointSettings:
 
     order: str
     nonce: int = 1
-    cookie_secrets: tuple[Secret, ...] = field(default=(), repr=False)
+    keys: tuple[FileKey, ...] = ()
     exchange: Exchange | None = field(default=None, repr=False)
     signer: Signer | None = field(default=None, repr=False)
     allowed: tuple[Allowed, ...] = ()
@@ -204,6 +206,11 @@ class EndpointSettings:
     on_disk: tuple[int, int] = (0, 0)
 
     @property
+    def fresh_ns(self) -> int:
+        """For how long something heard of others outside our view counts."""
+        return max(self.joiner_seen_ns, 3 * self.beacon_ns)
+
+    @property
     def puts_out(self) -> bool:
         """Does the group put out a receiver that is too slow?"""
         return ("slow", "exclude") in self.shared
@@ -248,7 +255,7 @@ class Context:
     views: tuple[Past, ...] = ()  # keeper.py: with ``stable=``, the last known ones, the newest last
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
-    cookie_secrets: tuple[Secret, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
+    keys: tuple[FileKey, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
     lacks: tuple[int, ...] | None = None  # taker.py: this member lacks the state, and has passed these over; see ``Ok``
     plan: StatePlan | None = None  # taker.py: of a merge, where our application stops; read by its thread
     answered: int = 0  # participant.py: tag of the view that our last OK closes
@@ -283,6 +290,14 @@ class Context:
         if self.entered is None or not self.primary:
             return ITSELF
         return self.entered.lineage if self.severed == ITSELF else self.severed
+
+    def nonces(self) -> tuple[int, ...]:
+        """The nonces that answers to our JOINs may carry; the first one is that of the next JOIN. With a key they
+        change, so that recorded answers do not count for long."""
+        settings = self.settings
+        if settings.exchange is None:
+            return (settings.nonce,)
+        return numbers("join", settings.nonce, self.now // settings.fresh_ns)
 
     def history_so_far(self) -> History:
         """The history of our group up to now."""

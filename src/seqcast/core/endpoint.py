@@ -125,9 +125,10 @@ class Endpoint:
             settings.about,
             settings.observer,
             settings.aes,
+            opens=tuple(key.id for key in settings.keys),
         )
         self.context = Context(identities.signed(info), cluster, settings, engine, secrets, identities)
-        self.context.cookie_secrets = settings.cookie_secrets
+        self.context.keys = settings.keys
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), frames_unproven (by somebody who does not show an identity that is on the
@@ -199,6 +200,11 @@ class Endpoint:
         """This joiner's vote for another one, which may have founded a group by that."""
         return self.machines.lifecycle.vote
 
+    @property
+    def sealing(self) -> int:
+        """Number of the key that seals outside views; -1: there is no key."""
+        return self.machines.keys.sealing
+
     def joiners_of(self, tag: int) -> tuple[int, ...]:
         """The joiners to which this member gives its state as of the beginning of the view with this tag. May be called
         from any thread."""
@@ -229,6 +235,7 @@ class Endpoint:
         self._inputs.extend(inputs)
         if self.pending or now_ns >= self._due:
             self._run()
+            self._look_at_keys()
             self._due = min(self.machines.due(), self._markers.due())
         effects = self.context.effects + self.log.take()
         self.context.effects.clear()
@@ -265,7 +272,13 @@ class Endpoint:
             self.machines.merger.beacons.mended()
 
     def _keys_read(self, read: KeysRead) -> None:
-        self.context.cookie_secrets = read.cookie_secrets
+        self.context.keys = read.keys
+        self.machines.informer.opens(tuple(key.id for key in read.keys))
+
+    def _look_at_keys(self) -> None:
+        """Before the frames of a step are sealed."""
+        machines = self.machines
+        machines.keys.review(machines.membership.informed(), machines.lifecycle.tries)
 
     def _list_read(self, read: ListRead) -> None:
         self.context.identities.read(read.allowed)

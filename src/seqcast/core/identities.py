@@ -28,7 +28,9 @@ from seqcast.types import MEMBERS_MAX
 
 MARK = b"S"
 """First byte of a frame with a signature: no frame begins so, nor does a compressed one."""
-CLOSING = frozenset({"closes", "attempt", "answers", "survivors", "cut", "table", "origin_base", "proof", "signature"})
+CLOSING = frozenset(
+    {"closes", "attempt", "answers", "survivors", "cut", "table", "origin_base", "proof", "shown", "signature"}
+)
 """Fields of a VIEW that its maker does not sign: they differ by subgroup, follow from the answers to its proposal, or
 are of the member that serves the VIEW."""
 LISTED_MAX = 96

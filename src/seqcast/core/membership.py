@@ -21,6 +21,7 @@ from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused, Was
+from seqcast.core.frames.view import InfoTold
 
 
 @dataclass(slots=True)
@@ -95,6 +96,9 @@ class Membership(Protocol):
     def join(self, frame: Join) -> Refused | None:
         """A process asks to join; returns the refusal if this member refuses it."""
 
+    def expect(self) -> None:
+        """A process asks to join, and must show first that it hears us: its next request comes a round trip later."""
+
     def held_back(self, info: MemberInfo) -> str:
         """Why this joiner is not taken in yet; "": admitted."""
 
@@ -107,11 +111,11 @@ class Membership(Protocol):
     def want(self, member_id: int) -> None:
         """A member asks for a view that names another provider of the state."""
 
-    def inform(self, member_id: int, about: str, signature: bytes) -> None:
-        """A member has another info than the view says."""
+    def inform(self, member_id: int, frame: InfoTold) -> None:
+        """A member has another info, or other keys, than the view says."""
 
     def informed(self) -> Mapping[int, MemberInfo]:
-        """The members with an info that the view does not have yet, as they describe themselves."""
+        """The members with an info, or keys, that the view does not have yet, as they describe themselves."""
 
     def decline(self, member_id: int) -> None:
         """A joiner that the view names entered another view."""

@@ -97,7 +97,8 @@ class Router:
         """
         self.log.received(frame, sender)
         if isinstance(frame, Join | Beacon):
-            self.machines.challenges.note(frame, sender)
+            self.machines.challenges.note(frame, sender, address)
+            self.machines.keys.note(frame, sender, self._shows_presence(frame, sender, address))
         for route in _BY_FRAME[type(frame)]:
             if self._is_of(route.of, frame, sender, address) and self._is_by(route.by, frame, sender):
                 if isinstance(route.handler, DecisionTable):
@@ -131,13 +132,22 @@ class Router:
             case By.NAMED:
                 return bool(sender == frame.info.id)
             case By.ASKED:
-                return bool(frame.nonce == self.context.settings.nonce)
+                return self._answers_us(frame.nonce)
             case By.SEALED:
-                settings = self.context.settings
-                return settings.exchange is not None and bool(frame.nonce == settings.nonce)
+                return self.context.settings.exchange is not None and self._answers_us(frame.nonce)
             case By.AWAITED:
                 return self.machines.initiator.awaits_joiner(sender)
         return True
+
+    def _shows_presence(self, frame: Join | Beacon, sender: int, address: bytes) -> bool:
+        if isinstance(frame, Join) and self.context.view is not None:
+            return not self.lacks_cookie(frame, sender, address)
+        return not self.machines.challenges.lacks_answer(frame, sender, address)
+
+    def _answers_us(self, nonce: int) -> bool:
+        """Has its sender heard our JOIN, or in a view our BEACON?"""
+        context = self.context
+        return nonce in (context.nonces() if self.machines.lifecycle.seeking else (context.settings.nonce,))
 
     # ---- JOIN: guards
 
@@ -176,9 +186,9 @@ class Router:
             return fault
         return f"{frame.info.name} brings back a number that it has not signed"
 
-    def is_outside_and_lacks_answer(self, frame: Join, sender: int, _address: bytes) -> bool:
+    def is_outside_and_lacks_answer(self, frame: Join, sender: int, address: bytes) -> bool:
         """we are in no view, and the JOIN does not show that its sender hears us"""
-        return self.context.view is None and self.machines.challenges.lacks_answer(frame, sender)
+        return self.context.view is None and self.machines.challenges.lacks_answer(frame, sender, address)
 
     def is_outside(self, _frame: Join, _sender: int, _address: bytes) -> bool:
         """we are in no view"""
@@ -274,7 +284,7 @@ class Router:
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
         assert self.context.entered is not None
-        self.context.send(self.context.entered, sender)
+        self.context.send(self.context.secrets.shown(self.context.entered), sender)
 
     def note_and_answer(self, frame: Join, _sender: int, _address: bytes) -> None:
         ANSWER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
@@ -285,6 +295,7 @@ class Router:
         )
 
     def ask_back(self, frame: Join, _sender: int, _address: bytes) -> None:
+        self.machines.membership.expect()
         ANSWER.take(self, self.context.edges, frame, None)
 
     def note_rival(self, frame: Join, _refused: object) -> None:
@@ -310,7 +321,7 @@ class Router:
 
     def _cookies(self, frame: Join, tag: int) -> Iterator[int]:
         """The cookies that its sender may bring back; the first is the one to give out."""
-        for secret in self.context.cookie_secrets:
+        for secret in self.machines.keys.cookies():
             yield cookie(secret, frame.info.id, frame.info.address, tag)
 
     # ---- START, and DONE of a view that we left: guards
@@ -361,19 +372,22 @@ class Router:
         """the BEACON is of a view that we left"""
         return self.machines.lineage.entered(frame.view_id.tag)
 
-    def joining_and_lacks_answer(self, frame: Beacon, sender: int, _address: bytes) -> bool:
+    def joining_and_lacks_answer(self, frame: Beacon, sender: int, address: bytes) -> bool:
         """we seek a group, and the BEACON does not show that its sender hears us"""
-        return self.machines.lifecycle.seeking and self.machines.challenges.lacks_answer(frame, sender)
+        return self.machines.lifecycle.seeking and self.machines.challenges.lacks_answer(frame, sender, address)
 
-    def is_inside_and_lacks_answer(self, frame: Beacon, sender: int, _address: bytes) -> bool:
+    def is_inside_and_lacks_answer(self, frame: Beacon, sender: int, address: bytes) -> bool:
         """we are in a view, and the BEACON does not show that its sender hears us"""
-        return self.context.view is not None and self.machines.challenges.lacks_answer(frame, sender)
+        return self.context.view is not None and self.machines.challenges.lacks_answer(frame, sender, address)
 
     def is_inside(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
         """we are in a view"""
         return self.context.view is not None
 
     # ---- BEACON: actions
+
+    def doubt_group(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
+        self.machines.lifecycle.heard_doubtful_group()
 
     def note_group(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.challenge(frame, sender, address)
@@ -475,7 +489,7 @@ class Router:
     def joining_and_named(self, frame: NewView, sender: int, _address: bytes) -> bool:
         """we seek a group, and the VIEW includes us and its sender, who has not started again"""
         named = self.machines.lifecycle.seeking and self._is_in(frame, sender)
-        return named and self.context.secrets.of(frame) is not None and not self._unfit(frame)
+        return named and self.context.secrets.admits(frame) and not self._unfit(frame)
 
     def _unfit(self, frame: NewView) -> str:
         """Why we cannot be in this view, as far as identities are concerned."""
@@ -724,7 +738,11 @@ VIEW: DecisionTable = decision(
 )
 BEACON: DecisionTable = decision(
     "BEACON",
-    (R.joining_and_lacks_answer, R.challenge, "the BEACON may be a recorded one, of a view that has ended"),
+    (
+        R.joining_and_lacks_answer,
+        (R.doubt_group, R.challenge),
+        "the BEACON may be a recorded one, of a view that has ended",
+    ),
     (R.joining, R.note_group, "there is a group: form none"),
     (R.is_of_our_view, R.note_member, "its sender is with us"),
     (R.is_ours_to_tell, R.tell_successor, "its sender is behind, or was left out, and learns this from us"),
@@ -765,6 +783,16 @@ def _heed_wait(machines: Machines, frame: Wait, _: int, __: bytes) -> None:
     machines.lifecycle.heard_place(frame.seen)
 
 
+def _answer_joining(machines: Machines, frame: Challenge, sender: int, address: bytes) -> None:
+    if machines.challenges.may_answer(sender, address):
+        machines.lifecycle.answer(frame.number, sender, address)
+
+
+def _answer_inside(machines: Machines, frame: Challenge, sender: int, address: bytes) -> None:
+    if machines.challenges.may_answer(sender, address):
+        machines.merger.beacons.answer(frame.number, sender, address)
+
+
 def _block(machines: Machines, frame: Block, sender: int, _: bytes) -> None:
     machines.participant.block(frame, sender)
     machines.end_pauses()
@@ -802,14 +830,14 @@ ROUTES = (
         Challenge,
         Of.SOUGHT,
         By.SEALED,
-        lambda m, f, who, at: m.lifecycle.answer(f.number, who, at),
+        _answer_joining,
         "lifecycle: a JOIN shows its sender that we are there",
     ),
     Route(
         Challenge,
         Of.INSIDE,
         By.SEALED,
-        lambda m, f, who, at: m.merger.beacons.answer(f.number, who, at),
+        _answer_inside,
         "merge: a BEACON shows its sender that our view is there",
     ),
     Route(
@@ -923,8 +951,8 @@ ROUTES = (
         InfoTold,
         Of.OURS,
         By.MEMBERS,
-        lambda m, f, who, _: m.membership.inform(who, f.about, f.signature),
-        "membership: a VIEW is needed with this info",
+        lambda m, f, who, _: m.membership.inform(who, f),
+        "membership: a VIEW is needed with this info, or these keys",
     ),
     Route(
         Gossip,

@@ -8,16 +8,17 @@ transmits frames, calls callbacks and tells the application. Decisions of the ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Allowed
+from seqcast.core.rules.keys import FileKey
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Skipped, Unblocked
 from seqcast.reports import Report
-from seqcast.types import Secret, View, ViewId
+from seqcast.types import View, ViewId
 
 # ---- inputs: the application -------------------------------------------------------------------------------------
 
@@ -144,9 +145,9 @@ class SocketsMended:
 
 @dataclass(frozen=True, slots=True)
 class KeysRead:
-    """The key file has other keys now: with these cookies are computed, the first of those that are given."""
+    """The key file has other keys now, or another order."""
 
-    cookie_secrets: tuple[Secret, ...] = field(repr=False)
+    keys: tuple[FileKey, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from seqcast.core.challenges import Challenges
 from seqcast.core.context import NEVER, Context
+from seqcast.core.keys import Keys
 from seqcast.core.lineage import Lineage
 from seqcast.core.machines.asking import Asking
 from seqcast.core.machines.blocker import Blocker
@@ -41,6 +42,7 @@ class Machines:
         self.context = context
         self.lineage = Lineage(context.me.id)
         self.challenges = Challenges(context)
+        self.keys = Keys(context)
         self.book = Book(context.me.address, context.settings.beacon_ns, not context.settings.unicast)
         self.blocker = Blocker(context)
         self.keeper = Keeper(context)
@@ -66,6 +68,7 @@ class Machines:
         yield self.merger
         yield self.taker
         yield self.informer
+        yield self.keys
         yield self.gossip
 
     def due(self) -> int:

@@ -43,11 +43,13 @@ class OperatorRunner:
         member_id = self._id = secrets.randbits(63) | 1
         signer, listed = identity_of(config, "") or (None, None)
         self._identities = Identities(signer, listed.allowed if listed is not None else (), cluster)
+        seal = seal_of(config, cluster)
+        self._keys = list(seal.secrets) if seal is not None else []
         self.engine = Engine(
             member_id=member_id,
             group_tag=group_tag(cluster),
             seed=secrets.randbits(63),
-            seal=seal_of(config, cluster),
+            seal=seal,
             **engine_settings(config),
         )
         self.audience: tuple[bytes, ...] = (b"",)  # addresses; an empty one: everyone who listens
@@ -97,7 +99,11 @@ class OperatorRunner:
             self.operator.heard(came.payload)
 
     def _round(self) -> None:
-        for frame in self.operator.run_timers(now_ns()):
+        frames = self.operator.run_timers(now_ns())
+        if frames and len(self._keys) > 1:  # while a key is replaced, some may lack the first one
+            self._keys.append(self._keys.pop(0))
+            self.engine.refile(self._keys)
+        for frame in frames:
             for address in dict.fromkeys((*self.audience, *self.operator.places)):
                 self.engine.control_send(self._identities.with_signature(self._id, dump(frame)), address)
             self.driver.poke()

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import seqcast.codes as codes
-from seqcast._native.engine import Engine
 from seqcast.core.context import NEVER
 from seqcast.core.vocabulary import Input, KeysRead, ListRead
 from seqcast.errors import ConfigError, without_code
-from seqcast.net.secure import KeyFile, ListFile, Reread, cookies_of
+from seqcast.net.secure import KeyFile, ListFile, Reread, file_keys
 
 T = TypeVar("T")
 Say = Callable[[str, int], None]
@@ -22,11 +21,10 @@ class Rereading:
 
     Args:
         keys, members: its files; None: it has none.
-        engine: takes over the secrets of a new key file.
     """
 
-    def __init__(self, keys: KeyFile | None, members: ListFile | None, engine: Engine) -> None:
-        self._keys, self._members, self._engine = keys, members, engine
+    def __init__(self, keys: KeyFile | None, members: ListFile | None) -> None:
+        self._keys, self._members = keys, members
 
     @property
     def due_ns(self) -> int:
@@ -67,10 +65,12 @@ class Rereading:
         )
         if secrets is None:
             return []
-        self._engine.refile(secrets)
         ids = ", ".join(str(number) for number, _ in secrets)
-        say(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
-        return [KeysRead(cookies_of(secrets))]
+        say(
+            f"the key file has changed, and now has key {ids}: the first one seals once all members have it",
+            logging.INFO,
+        )
+        return [KeysRead(file_keys(secrets))]
 
     def _look_at_list(self, now_ns: int, say: Say) -> list[Input]:
         allowed = self._read(

@@ -75,7 +75,7 @@ from seqcast.net.pausing import Pausing
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
 from seqcast.net.rereading import Rereading
-from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, cookies_of, identity_of, seal_of
+from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, file_keys, identity_of, seal_of
 from seqcast.net.stable import StableFile
 from seqcast.net.standing import Standing
 from seqcast.net.threads import named, usable
@@ -140,7 +140,7 @@ class Runner:
         seal = seal_of(config, cluster)
         self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
         self._aes = seal is not None and seal.aes
-        self._cookie_secrets = cookies_of(seal.secrets) if seal is not None else ()
+        self._keys = file_keys(seal.secrets) if seal is not None else ()
         identity = identity_of(config, name)
         self.stable_file = StableFile(config.stable, cluster, name) if config.stable else None
         self._signer: Ed25519 | None = None
@@ -174,7 +174,7 @@ class Runner:
             raise
         self.posting.opened(self.driver, order=order)
         warn_of(self.driver, cluster, config, self.discovery)
-        self.files = Rereading(self.key_file, self.list_file, self.engine)
+        self.files = Rereading(self.key_file, self.list_file)
         settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes
         member = Member(name, member_id, place)
@@ -316,12 +316,13 @@ class Runner:
         )
 
     def _sealed(self) -> dict[str, Any]:
-        """With a key: the ids of its lines, the first of which seals; and in a view its cipher, and when it began."""
+        """With a key: the ids of its lines, first the one that seals; and in a view its cipher, and when it began."""
         if self.key_file is None:
             return {}
         entered = self.endpoint.context.entered
         view = {} if entered is None else {"cipher": CIPHERS[entered.cipher], "since": self.standing.view_ns}
-        return {"keys": [str(each) for each in self.key_file.ids], **view}
+        ids = sorted(self.key_file.ids, key=lambda each: each != self.endpoint.sealing)
+        return {"keys": [str(each) for each in ids], **view}
 
     def _seeds_fare(self) -> dict[str, Any]:
         """Which addresses of the seeds are those of members, or have answered."""
@@ -336,6 +337,8 @@ class Runner:
         counters = {f"control_{key}": value for key, value in self.endpoint.counters.items()}
         if self.guard is not None:
             counters |= {f"guard_{key}": value for key, value in self.guard.counters.items()}
+        if self.key_file is not None:
+            counters["key_id"] = self.endpoint.sealing
         return counters | self.files.counters()
 
     def _warn(self, text: str, level: int = logging.WARNING) -> None:
@@ -415,7 +418,7 @@ class Runner:
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
-            cookie_secrets=self._cookie_secrets,
+            keys=self._keys,
             exchange=KeyPair() if self.key_file is not None else None,
             aes=self._aes,
             signer=self._signer,

@@ -17,10 +17,11 @@ from typing import Any, Protocol, TypeVar
 from seqcast._native.engine import locked
 from seqcast.config import Config
 from seqcast.config.identities import described, read_identity, read_list
-from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, cookie_secrets, read
+from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, cookie_secrets, key_ids, read
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES
 from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
+from seqcast.core.rules.keys import FileKey
 from seqcast.core.secrets import CIPHERS, CLOSES
 from seqcast.errors import ConfigError, without_code
 from seqcast.types import MEMBERS_MAX, Secret
@@ -118,9 +119,11 @@ def _secrets(sodium: Any, keys: Sequence[Key], cluster: str) -> tuple[tuple[int,
     return tuple((key.number, cluster_secret(key, cluster, by)) for key in keys)
 
 
-def cookies_of(secrets: Sequence[tuple[int, Secret]]) -> tuple[Secret, ...]:
-    """``config.keys.cookie_secrets``, in memory for secrets."""
-    return cookie_secrets(secrets, _Hashes(_sodium(), KEYS_MAX))
+def file_keys(secrets: Sequence[tuple[int, Secret]]) -> tuple[FileKey, ...]:
+    """The keys of a file, with all that follows from them in memory for secrets."""
+    by = _Hashes(_sodium(), 2 * KEYS_MAX)
+    cookies, ids = cookie_secrets(secrets, by), key_ids(secrets, by)
+    return tuple(FileKey(key, secret, each) for key, (_, secret), each in zip(ids, secrets, cookies, strict=True))
 
 
 LOOK_NS = 1_000_000_000
@@ -168,7 +171,7 @@ class KeyFile:
     def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, Secret]]) -> None:
         self._file, self._cluster, self._secrets = Watched(path), cluster, tuple(secrets)
         self.due_ns = 0  # time of the next look
-        self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
+        self.counters = {"key_reads": 0, "key_errors": 0}
         """Of ``Group.counters``."""
 
     @property
@@ -194,7 +197,6 @@ class KeyFile:
             return None
         self._secrets = secrets
         self.counters["key_reads"] += 1
-        self.counters["key_id"] = secrets[0][0]
         return secrets
 
 

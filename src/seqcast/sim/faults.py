@@ -31,6 +31,12 @@ RANKED_LATER = 8
 """Processes that start later and have a rank, too."""
 RANKED_OF_SUSPICION = 8
 """The lowest rank delays datagrams by this part of the suspicion time at most, for which nobody is suspected."""
+FILES = (3,), (3, 20), (20, 3), (20,)
+"""Marks of the keys in a file, before and after each step of a replacement."""
+LOOKS = 64
+"""Looks at the key files during the safety phase, and many more after that, for machines that stood still."""
+AGAIN = "*'+#"
+"""What the names of processes have added that start again."""
 NAMESAKE_NS_MAX = 2 * SECOND
 """Two processes have the same name, apart from all others, for this long at most."""
 
@@ -96,6 +102,7 @@ class Faults:
         self._plan_islands()
         self._plan_ranks()
         self._plan_infos()
+        self._plan_rotation()
         self._plan_narrows()
         self._plan_outages()
 
@@ -192,6 +199,24 @@ class Faults:
         rng, options = random.Random(f"infos of {self.options.seed}"), self.options
         for number in range(options.infos):
             self.clock.at(rng.randrange(options.duration_ns), self.inform, rng.random(), number + 1)
+
+    def _plan_rotation(self) -> None:
+        for look in range(8 * LOOKS if self.options.rotates else 0):
+            self.clock.at(self.options.duration_ns * look // LOOKS, self._look_at_keys)
+
+    def _look_at_keys(self) -> None:
+        for node in self.nodes:
+            if node.alive and node.can_run and node.marks != self.marks(node.name):
+                node.read_keys(self.marks(node.name))
+
+    def marks(self, name: str) -> tuple[int, ...]:
+        """Of the keys in the file of this machine, where processes start again under the same name."""
+        rng = random.Random(f"rotation {self.options.seed} {name.rstrip(AGAIN)}")
+        late, forgotten = rng.random() / 8, rng.random() < 0.3
+        part = 4 * (self.clock.now / self.options.duration_ns - late)
+        if forgotten and 1 <= part < 2.4:
+            part = 0
+        return FILES[min(int(max(part, 0)), 3)]
 
     def inform(self, which: float, number: int) -> None:
         """An application gives its member another info."""

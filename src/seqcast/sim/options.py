@@ -127,6 +127,9 @@ class Options:
         keyed: datagrams are sealed.
         without_aes: if ``keyed``: fraction of the members whose processors have no AES instructions.
         sealings_max: if ``keyed``: a member asks for another view after this many datagrams.
+        rotates: if ``keyed``: the key is replaced in three steps, machine after machine; some machines are forgotten in
+            the first step, until long after the others have taken the second. Not drawn: the steps follow each other
+            within a second, and a machine that stands still for as long, or a slow link, misses one.
         strangers: if ``keyed``: of the datagrams of members, how many somebody else sends otherwise sealed, or to
             others; see ``stranger``.
         identities: if ``keyed``: members have identities, and a list of those who may be members.
@@ -249,6 +252,7 @@ class Options:
     keyed: bool = False
     without_aes: float = 0.0
     sealings_max: int = SEALINGS_MAX
+    rotates: bool = False
     strangers: float = 0.0
     identities: bool = False
     lies: float = 0.0

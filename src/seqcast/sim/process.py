@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings, to_ns
-from seqcast.config.keys import ROOM, Seal, cookie_secrets
+from seqcast.config.keys import ROOM, Seal
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
@@ -29,6 +29,7 @@ from seqcast.core.vocabulary import (
     JoinFailed,
     JoinGroup,
     Keep,
+    KeysRead,
     Left,
     MemberTold,
     MendSockets,
@@ -55,7 +56,15 @@ from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, PINNED, SECOND, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
-from seqcast.sim.seal import Sealings, SimulatedExchange, SimulatedSigner, simulated_list, simulated_seal
+from seqcast.sim.seal import (
+    SECRETS,
+    Sealings,
+    SimulatedExchange,
+    SimulatedSigner,
+    file_keys,
+    simulated_list,
+    simulated_seal,
+)
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
 from seqcast.sim.wire import MESSAGES, is_sealed_inside, kind
@@ -92,6 +101,7 @@ class Surroundings(Protocol):
     def name(self, member_id: int) -> str: ...
     def record(self, member_id: int) -> Record: ...
     def start_node(self, name: str) -> None: ...
+    def marks(self, name: str) -> tuple[int, ...]: ...
     def refuses(self) -> bool: ...
     def told(self, process: Process, effect: Effect) -> None: ...
     def held(self, process: Process) -> None: ...
@@ -150,6 +160,7 @@ class Process:
             wanted["policy_ns"] = to_ns(self.orderer.limit_s)
         room = 0
         self.exchange: SimulatedExchange | None = None
+        self.marks: tuple[int, ...] = ()  # of the keys in its file; none: as drawn
         if options.keyed:
             self.exchange = self._exchange()
             wanted["seal"], room = self._seal(), ROOM
@@ -169,7 +180,7 @@ class Process:
                 sequencer_policy=sequencer_policy(
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
-                cookie_secrets=cookie_secrets(wanted["seal"].secrets) if options.keyed else (),
+                keys=file_keys(wanted["seal"].secrets) if options.keyed else (),
                 exchange=self.exchange,
                 aes=options.keyed and wanted["seal"].aes,
                 signer=SimulatedSigner(options.seed, index) if options.identities else None,
@@ -305,7 +316,15 @@ class Process:
     def _seal(self) -> Seal:
         rng = random.Random(f"seal {self.options.seed} {self.index}")
         aes = random.Random(f"aes {self.options.seed} {self.index}").random() >= self.options.without_aes
-        return simulated_seal(rng, owner=self.id, sealings=self.world.sealings, aes=aes)
+        self.marks = self.world.marks(self.name)
+        return simulated_seal(rng, *self.marks, owner=self.id, sealings=self.world.sealings, aes=aes)
+
+    def read_keys(self, marks: tuple[int, ...]) -> None:
+        """Its key file has these keys now."""
+        self.marks = marks
+        self.trace(f"reads its key file: {', '.join(map(str, marks))}")
+        self.step(KeysRead(file_keys([(mark, SECRETS[mark]) for mark in marks])))
+        self.service()
 
     def opens(self, tag: int) -> bool:
         """Can this member read the secret in the VIEW of this view, whoever that is for?"""

@@ -10,11 +10,13 @@ import ctypes
 import functools
 import hashlib
 import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
+from seqcast.config.keys import ROOM, SECRET_BYTES, Seal, cookie_secrets, key_ids
 from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
+from seqcast.core.rules.keys import FileKey
 from seqcast.core.secrets import CLOSES
 from seqcast.types import Secret
 
@@ -97,7 +99,7 @@ def _address(function: Any) -> int:
 
 
 SECRETS = {3: bytes(SECRET_BYTES), 20: bytes(range(SECRET_BYTES))}
-"""By mark: those of a group whose secret is being replaced. Some members seal with one, some with the other."""
+"""By mark: those of a group whose key is being replaced."""
 
 
 def simulated_seal(
@@ -143,6 +145,12 @@ def simulated_seal(
         (_address(one), _address(other)) if aes or not at else (0, 0) for at, (one, other) in enumerate(pairs)
     )
     return Seal(ciphers, _address(hashes), _address(draws), secrets, aes, (pairs, hashes, draws))
+
+
+def file_keys(secrets: Sequence[tuple[int, Secret]]) -> tuple[FileKey, ...]:
+    """The keys of a file with these secrets, by mark."""
+    both = zip(key_ids(secrets), secrets, cookie_secrets(secrets), strict=True)
+    return tuple(FileKey(key, secret, cookie) for key, (_, secret), cookie in both)
 
 
 class SimulatedExchange:

@@ -146,7 +146,7 @@ class World:
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
         same = {(member.id, member.about) for member in old} == {(member.id, member.about) for member in view}
         often = self.options.sealings_max < SEALINGS_MAX
-        renewed = self.options.keyed and (often or "rekey_s" in dict(self.options.settings))
+        renewed = self.options.keyed and (often or self.options.rotates or "rekey_s" in dict(self.options.settings))
         founded = old.view_id.tag in node.record.founding  # no application is inside before a view of all is closed
         if same and not (self.options.state or renewed or self.options.narrows or founded):
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
@@ -188,6 +188,10 @@ class World:
     def taken(self, node: Process, numbers: Sequence[int], since: Sequence[Together]) -> None:
         """A wait has ended: others have taken these messages."""
         node.record.violations += taken.check_taken(node.record, self.records, numbers, since)
+
+    def marks(self, name: str) -> tuple[int, ...]:
+        """Of the keys in the key file of this process now, the first of which seals; none: all, in a drawn order."""
+        return self.faults.marks(name) if self.options.rotates else ()
 
     def refuses(self) -> bool:
         """Does the handler fail to give the state this time?"""

@@ -28,9 +28,9 @@ from seqcast.types import MEMBERS_MAX, Member, ViewId
 SEQNO_MAX = 1 << 62
 """As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
 SHARED_MAX = 32
-PROTOCOL_VERSION = 21
+PROTOCOL_VERSION = 22
 """Version of the frames and of the rules behind them."""
-PROTOCOL_OLDEST = 21
+PROTOCOL_OLDEST = 22
 """The oldest version that this release speaks too. It never becomes a lower one."""
 
 COUNT = integer("count", 0, (1 << 53) - 1)
@@ -64,6 +64,9 @@ HistoryField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 Phase = Annotated[str, choice("block", "stop", "hold")]
 Reason = Annotated[str, prose(1000)]
 PublicKey = Annotated[bytes, octets(32)]
+KEYS_MAX = 4
+"""Keys in a file."""
+KeyIds = Annotated[tuple[int, ...], list_of(integer("id of a key", 0, (1 << 16) - 1), KEYS_MAX)]
 IDENTITY_BYTES, SIGNATURE_BYTES = 32, 64
 """Of Ed25519."""
 Signature = Annotated[bytes, octets(SIGNATURE_BYTES)]
@@ -114,6 +117,7 @@ class MemberInfo:
             ``core/identities.py``.
         speaks: versions of the protocol: the oldest and the newest one that its release speaks. Each description has
             them, since the default differs by release.
+        opens: with a key file: the ids of its keys, in its order; see ``core/rules/keys.py``.
     """
 
     name: Name
@@ -133,6 +137,7 @@ class MemberInfo:
     cookie: Id = 1
     signature: Signature = b""
     speaks: Speaks = field(default_factory=lambda: (PROTOCOL_OLDEST, PROTOCOL_VERSION))
+    opens: KeyIds = ()
 
     @property
     def member(self) -> Member:

@@ -25,7 +25,7 @@ from seqcast.core.frames.unblocking import Unblocking
 from seqcast.core.frames.view import NewView, ViewFrame
 from seqcast.errors import RemoteProtocolError
 
-FRAME_BYTES_MAX = 60_000
+FRAME_BYTES_MAX = 62_000
 WRITTEN_BYTES_MAX = 160_000
 """Of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 

@@ -13,6 +13,7 @@ from seqcast.core.frames.fields import (
     Cluster,
     HistoryField,
     Id,
+    KeyIds,
     Mechanism,
     MergeId,
     OrderName,
@@ -37,7 +38,8 @@ class Beacon:
     the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and
     so shows that the beacon was heard.
     ``speaks``: the oldest and the newest protocol version that all members of the view speak. ``root``: of a primary
-    partition, the lineage of its view; see `NewView`. ``answers``: as in a JOIN.
+    partition, the lineage of its view; see `NewView`. ``answers``: as in a JOIN. ``opens``: with a key, ids of those
+    that all members of the view open.
     """
 
     cluster: Cluster
@@ -52,6 +54,7 @@ class Beacon:
     speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
     root: Id = ITSELF
     answers: Id = NOBODY
+    opens: KeyIds = ()
 
 
 @control("met", outside=True, signed=True)

@@ -25,6 +25,7 @@ from seqcast.core.frames.fields import (
     HistoryField,
     Id,
     Ids,
+    KeyIds,
     Mechanism,
     MemberInfo,
     OrderName,
@@ -118,6 +119,7 @@ class NewView:
         cipher: with a key: number of the one in ``core/secrets.py`` that seals with the secret.
         wraps: with a key, by rank: the secret of the new view; see ``core/secrets.py``.
         proof: with a key, of a VIEW that closes a view: that its sender was in that.
+        shown: with a key: that its sender has the new secret.
         maker_identity, signature: with identities, of the member that made the view; see ``core/identities.py``.
     """
 
@@ -158,6 +160,7 @@ class NewView:
     maker_identity: PublicKey = b""
     signature: Signature = b""
     root: Id = ITSELF
+    shown: Annotated[bytes, octets(PROOF_BYTES)] = b""
 
     @property
     def lineage(self) -> int:
@@ -255,12 +258,14 @@ class ViewWanted:
 @control("info_told")
 @dataclass(frozen=True, slots=True)
 class InfoTold:
-    """Member to all: my application gives this info now (``MemberInfo.about``). Repeated until a VIEW shows the
-    info. ``signature``: with identities, of the member as the VIEW is to describe it."""
+    """Member to all: my application gives this info now (``MemberInfo.about``), and my key file has these keys
+    (``opens``). Repeated until a VIEW shows both. ``signature``: with identities, of the member as the VIEW is to
+    describe it."""
 
     view: Id
     about: About
     signature: Signature = b""
+    opens: KeyIds = ()
 
 
 ViewFrame = NewView | Installed | Declined | ViewWanted | InfoTold

@@ -468,8 +468,13 @@ class Beacons:
         mechanism, nonce = context.mechanism, settings.nonce
         return Beacon(
             context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce,
-            common(context.infos.values()), context.root,
+            common(context.infos.values()), context.root, opens=self._opened_by_all(),
         )  # fmt: skip
+
+    def _opened_by_all(self) -> tuple[int, ...]:
+        """The keys that are in the files of all our members."""
+        context = self.context
+        return tuple(key for key in context.me.opens if all(key in info.opens for info in context.infos.values()))
 
     def _shun(self, tag: int, seen: bool = False) -> None:
         """Ignores this view for a time: no merge with it, nor does its coordinator count in the election.

@@ -26,10 +26,12 @@ import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.fields import MemberInfo, common
 from seqcast.core.frames.joining import Join, Refused
+from seqcast.core.frames.view import InfoTold
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
 from seqcast.core.rules.cut import order_of
 from seqcast.core.rules.hosts import host_of, place_of
+from seqcast.core.rules.keys import shared
 from seqcast.core.rules.windows import windows
 from seqcast.core.table import IGNORED, Table, TableMachine, table
 from seqcast.core.vocabulary import UNLED, GiveWay, Warn
@@ -136,6 +138,7 @@ class CoordinatedMembership(TableMachine):
         self.wanting: set[int] = set()  # members that need a VIEW, with another provider or secret
         self.told_infos: dict[int, MemberInfo] = {}  # by id: how members describe themselves now
         self.bundle_due_ns = NEVER
+        self.expected_ns = -NEVER  # when a joiner asked that had to show itself first
 
     # ---- knowledge
 
@@ -300,6 +303,10 @@ class CoordinatedMembership(TableMachine):
                 )
         return ""
 
+    def expect(self) -> None:
+        if self.context.now - self.expected_ns >= self.context.settings.bundle_ns:
+            self.expected_ns = self.context.now
+
     def withdraw(self, joiner: int) -> None:
         self.joiners.pop(joiner, None)
 
@@ -417,15 +424,23 @@ class CoordinatedMembership(TableMachine):
         if member_id in self.context.infos:
             self.wanting.add(member_id)
 
-    def inform(self, member_id: int, about: str, signature: bytes) -> None:
+    def inform(self, member_id: int, frame: InfoTold) -> None:
         if info := self.context.infos.get(member_id):
-            info = replace(info, about=about, signature=signature)
+            info = replace(info, about=frame.about, opens=frame.opens, signature=frame.signature)
             if not self.context.identities.fault(info):  # else all would refuse a VIEW that has it
                 self.told_infos[member_id] = info
 
     def informed(self) -> dict[int, MemberInfo]:
-        infos = self.context.infos
-        return {member: info for member, info in self.told_infos.items() if infos[member].about != info.about}
+        told, infos = self.told_infos.items(), self.context.infos
+        return {each: info for each, info in told if (infos[each].about, infos[each].opens) != (info.about, info.opens)}
+
+    def has_news(self) -> bool:
+        """Is a VIEW needed for what members say of themselves? Not for their keys alone while no key is in all files:
+        that VIEW would part them, and those that change their files one after the other will have one soon."""
+        informed, infos = self.informed(), self.context.infos
+        if any(info.about != infos[member].about for member, info in informed.items()):
+            return True
+        return bool(informed) and shared([info.opens for info in (infos | informed).values()])
 
     def links_changed(self) -> None:
         """The engine reports that the set of cut links changed."""
@@ -534,7 +549,7 @@ class CoordinatedMembership(TableMachine):
             or bool(self.leaving())
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
-            or bool(self.told_infos and self.informed())
+            or bool(self.told_infos and self.has_news())
             or self.context.merging
             or self.resizes
             or self.context.now >= self.rekey_ns
@@ -624,8 +639,11 @@ class CoordinatedMembership(TableMachine):
     # ---- actions
 
     def bundle(self, _review: Review) -> None:
-        """Joiners and leavers can wait. A suspected member holds up the streams of all others."""
-        self.bundle_due_ns = self.context.now + (0 if self.suspected else self.context.settings.bundle_ns)
+        """Joiners and leavers can wait, from the first request of a joiner on, whether or not that counted. A suspected
+        member holds up the streams of all others."""
+        now, bundle_ns = self.context.now, self.context.settings.bundle_ns
+        first = self.expected_ns if now - self.expected_ns < bundle_ns else now
+        self.bundle_due_ns = now if self.suspected else first + bundle_ns
         self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
 
     def wait(self, _review: Review) -> None:

@@ -1,8 +1,9 @@
-"""The info of this member, which its application gives: ``Member.info`` in the views of all.
+"""The info of this member, which its application gives: ``Member.info`` in the views of all; and its keys.
 
 The JOIN carries the info, and so does each VIEW after that. If the application gives another one, the member tells the
 others until a VIEW has the new one. The member that makes the next VIEW puts the new info there, and makes one for this
-reason alone. So all members see the change at one place among the messages, and a merge keeps the info.
+reason alone. So all members see the change at one place among the messages, and a merge keeps the info. The ids of the
+keys in the key file are told in the same way (``core/keys.py``).
 """
 
 from __future__ import annotations
@@ -43,13 +44,19 @@ class Informer(TableMachine):
         self.context.me = self.context.identities.signed(replace(self.context.me, about=about))
         self._look()
 
+    def opens(self, keys: tuple[int, ...]) -> None:
+        """The key file has other keys, or another order."""
+        self.context.me = self.context.identities.signed(replace(self.context.me, opens=keys))
+        self._look()
+
     def installed(self) -> None:
         """Another view."""
         self._look()
 
     def _look(self) -> None:
-        shown = self.context.infos.get(self.context.me.id)
-        self.fire(E.SHOWN if shown is None or shown.about == self.context.me.about else E.CHANGED)
+        me = self.context.me
+        shown = self.context.infos.get(me.id, me)
+        self.fire(E.SHOWN if (shown.about, shown.opens) == (me.about, me.opens) else E.CHANGED)
 
     def due(self) -> int:
         return self.repeats.due
@@ -69,8 +76,9 @@ class Informer(TableMachine):
             self.stop()
             return
         shown = self.context.infos[self.context.me.id]  # with its cookie: a later JOIN of ours may have had another
-        info = self.context.identities.signed(replace(shown, about=self.context.me.about))
-        self.context.multicast(InfoTold(self.context.tag, info.about, info.signature))
+        me = self.context.me
+        info = self.context.identities.signed(replace(shown, about=me.about, opens=me.opens))
+        self.context.multicast(InfoTold(self.context.tag, info.about, info.signature, info.opens))
 
     def stop(self) -> None:
         self.repeats.stop()
@@ -79,8 +87,8 @@ class Informer(TableMachine):
         "informer",
         S,
         E,
-        (None, E.CHANGED, S.TELLING, begin, "the view does not have the info: the next one shall"),
-        (None, E.SHOWN, S.SAID, stop, "the view has the info; or this member is in none, and its JOIN does"),
-        (S.TELLING, E.REPEAT, None, tell, "no VIEW has the info yet"),
+        (None, E.CHANGED, S.TELLING, begin, "the view does not have the info, or the keys: the next one shall"),
+        (None, E.SHOWN, S.SAID, stop, "the view has both; or this member is in none, and its JOIN does"),
+        (S.TELLING, E.REPEAT, None, tell, "no VIEW has them yet"),
         (S.SAID, E.REPEAT, None, ILLEGAL, "the timer does not run"),
     )

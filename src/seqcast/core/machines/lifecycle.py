@@ -103,6 +103,10 @@ HEARS_MAX = 32
 """Joiners that a JOIN names: they need no copy of theirs by unicast, and others learn where they are."""
 PLACES_MAX = 8
 """Addresses at which others see us that are remembered."""
+STRANGE_NS = 3_000_000_000
+"""How long somebody with another key counts once discovery may be over: as long as such a one is heard, the engine
+says so once a second."""
+ODD_MAX = 64
 HISTORY = "history"
 """Cause of a refusal by the joiner itself, which nobody sends."""
 WITHDRAWALS = 3
@@ -152,7 +156,10 @@ class Lifecycle(TableMachine):
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
         self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
+        self.doubted_group = False  # a BEACON came that may be a recorded one
         self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
+        self.strange_ns = -NEVER  # when such a one was heard last
+        self.odd: dict[tuple[bytes, str], None] = {}  # those that were warned of: address, and how its key differs
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
         self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
         self.vote = settings.vote
@@ -196,6 +203,7 @@ class Lifecycle(TableMachine):
 
     def heard_group(self, blocked: str = "") -> None:
         """WAIT, or a beacon: a group exists; ``blocked``: why nobody is admitted now."""
+        self.doubted_group = False
         self.fire(E.GROUP, blocked)
 
     def heard_beacon(self, address: bytes) -> None:
@@ -217,6 +225,10 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.APART(self.deaf)))
         if not deaf or self.context.primary:
             self.heard_group()
+
+    def heard_doubtful_group(self) -> None:
+        """A BEACON came, whose sender has not shown yet that it hears us: perhaps it is busy, or gone."""
+        self.doubted_group = True
 
     def heard_answer(self, blocked: str) -> None:
         """WAIT: a group exists, and hears us."""
@@ -304,11 +316,13 @@ class Lifecycle(TableMachine):
 
     def must_wait(self) -> bool:
         """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, others see us elsewhere,
-        or one datagram of another wire version, or with another key, was dropped."""
+        one datagram of another wire version, or with another key, was dropped, or a BEACON came that may be a recorded
+        one."""
         # If a joiner with a lower id has formed no group by then, we wait no longer. The time begins when we may
         # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
         # another release is heard again within this time; a damaged datagram is not.
-        unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
+        odd = 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
+        unsure = bool(self.others) or odd or self.doubted_group
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
         return self.context.now < self.form_ns or waits or self.refusal is not None or bool(self._elsewhere())
 
@@ -349,7 +363,8 @@ class Lifecycle(TableMachine):
         return self.foreign >= FOREIGN_SIGNS and not self._is_among_ours()
 
     def hears_another_key(self) -> bool:
-        return bool(self.strange) and not self._is_among_ours()
+        lately = self.context.now - self.strange_ns <= self.context.settings.discovery_ns + STRANGE_NS
+        return bool(self.strange) and lately and not self._is_among_ours()
 
     def _is_among_ours(self) -> bool:
         """With a key: are so many joiners heard that have the key, too, that datagrams which anybody can send shall not
@@ -437,7 +452,7 @@ class Lifecycle(TableMachine):
             context.me,
             min(self.tries, 1 << 32),
             settings.shared,
-            settings.nonce,
+            context.nonces()[0],
             founder,
             settings.found,
             withdrawn,
@@ -575,22 +590,23 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.UNPROVEN(text)))
 
     def warn_of_key(self, report: OtherKey) -> None:
-        if not report.sure:
+        within = any(member.address == report.address for member in self.context.members)
+        if not report.sure or (within and report.how == "other"):  # a key is replaced: `core/keys.py` knows more
             return
+        odd = report.address, report.how
+        if odd in self.odd:
+            return
+        if len(self.odd) >= ODD_MAX:
+            del self.odd[next(iter(self.odd))]
+        self.odd[odd] = None
         said = KEYS[report.how].format(place_of(report.address))
         text = f"members of this cluster use different keys, and will not meet: {said}"
-        names = [member.name for member in self.context.members if member.address == report.address]
-        if names and report.how == "other":  # a key is being replaced
-            text = (
-                f"{names[0]}, a member of our view, seals with a key that the key file of this member lacks: give this "
-                "one the same file, or the next view change parts us"
-            )
         self.context.emit(Warn(codes.OTHER_KEY(text)))
 
     def note_key(self, report: OtherKey) -> None:
         self.doubtful = True
         if report.sure:
-            self.strange = KEYS[report.how].format(place_of(report.address))
+            self.strange, self.strange_ns = KEYS[report.how].format(place_of(report.address)), self.context.now
             self.warn_of_key(report)
 
     def form(self) -> None:

@@ -161,7 +161,7 @@ class TokenRingMembership(CoordinatedMembership):
 
     def must_call(self, review: Review) -> bool:
         """There is something to agree on, and the acting member does not begin."""
-        waits = self.leaving() or (self.joiners and self.joining()) or self.wanting or self.informed()
+        waits = self.leaving() or (self.joiners and self.joining()) or self.wanting or self.has_news()
         return bool(waits) and not review.ours and not self.participant.closing
 
     def has_agreed(self, review: Review) -> bool:
