@@ -4,8 +4,10 @@ import pytest
 from halves import first_quick
 
 from seqcast._native.engine import Engine
+from seqcast.core.context import NEVER
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.sim import Options, World
 from seqcast.sim.checkers import rest
 from seqcast.sim.network import Network
@@ -65,6 +67,15 @@ def test_a_message_that_waits_for_a_timer_which_is_not_set_is_late(make_engine):
     options = Options(seed=1, members=3, order="records", safe=True, duration_ns=300 * MS, loss=0.0)
     found = World(options, make_engine=make_engine).run().violations
     assert {text.partition(":")[0] for text in found} == (set() if make_engine is Engine else {"deadline", "delay"})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_machine_that_does_not_name_the_time_of_its_timers_is_found(named, monkeypatch):
+    """Any other event would run them."""
+    if not named:
+        monkeypatch.setattr(PauseOwner, "due", lambda _: NEVER)
+    found = simulate(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).violations
+    assert any(text.startswith("deadline: PauseOwner of") for text in found) != named == (not found)
 
 
 class WithoutProbes(Engine):

@@ -17,6 +17,8 @@ from seqcast.core.frames.kinds import load
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import taken_apart
+from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.orders.policy import PolicyQuestions, next_batch
 from seqcast.core.port import transmit
 from seqcast.core.secrets import about
@@ -76,6 +78,8 @@ NOBODY = b"sim\xff\xff"
 """An address at which nothing runs."""
 TRANSLATED = 0x8000
 """In the address of a process that others see elsewhere."""
+LOOKS = 8
+"""One in so many steps, a process looks for timers that are forgotten."""
 STEPS_MAX = 5
 """Steps that the control plane may request in a row without time between them."""
 BITE_BYTES = 1024
@@ -195,7 +199,7 @@ class Process:
                 **core,
             ),
         )
-        self.restless = 0
+        self.restless = self.looks = 0
         self._offered_ns: dict[int, int] = {}  # batches that its order policy has: since when
         self._attempts: dict[ViewId, set[Attempt]] = {}  # under which each VIEW arrived or was sent
         self._changes: list[tuple[View, View]] = []  # of views, in this step
@@ -416,6 +420,7 @@ class Process:
             self._tick_early()
         if not busy:
             self.step()
+            self._step_early()
             self._order()
             application.run()
             pauses = self.record.pauses
@@ -449,6 +454,21 @@ class Process:
             engine.tick(self.now)
             if engine.urgent():
                 self.record.violations.append(f"deadline: {self} has something to send at {self.now}, and said later")
+
+    def _step_early(self) -> None:
+        """The same for the control plane, now and then: a machine whose timers have to run names their time."""
+        self.looks = (self.looks + 1) % LOOKS
+        endpoint = self.endpoint
+        if self.looks or endpoint.over or endpoint.deadline() <= self.now:
+            return
+        endpoint.context.now = self.now
+        for machine in endpoint.machines.timed():
+            if not isinstance(machine, Blocker | Gossiping):  # they have one timer, and look at no other time
+                machine.run_timers()
+                if endpoint.pending:
+                    at = f"{type(machine).__name__} of {self} has something to do at {self.now}"
+                    self.record.violations.append(f"deadline: {at}, and said later")
+                    self.step()
 
     def _order(self) -> None:
         """Hands the waiting packets to its order policy, which takes a while."""
