@@ -41,11 +41,11 @@ from seqcast.core.vocabulary import (
     ViewInstalled,
     Warn,
 )
-from seqcast.events import Excluded
+from seqcast.events import Blocked, Excluded, Unblocked
 from seqcast.reports import MemberAlive
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.settings import largest
-from seqcast.types import Member, MergeView
+from seqcast.types import Member, MergeView, View
 
 NEVER = (1 << 63) - 1
 SETTINGS = Config(transport="multicast", message_bytes_max=largest(Options(seed=1)))
@@ -325,6 +325,20 @@ def test_a_suspend_that_comes_when_its_pause_has_ended_stops_nobody():
     for frame in list(heard):
         send(stage, b, dump(frame), a)
         assert a.record.blocked is None and not a.endpoint.machines.pause_member.known
+
+
+def test_the_group_is_open_again_when_the_last_of_two_pauses_ends():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    a.suspend(200 * MS)
+    b.suspend(800 * MS)
+    stage.until(1500)
+    assert a.record.pauses[-1].over_ns and b.record.pauses[-1].held_ns and not b.record.pauses[-1].over_ns
+    assert c.record.blocked is not None, "b's pause holds"
+    stage.until(2500)
+    assert b.record.pauses[-1].over_ns and c.record.blocked is None
+    assert [type(each) for each in c.record.gate if not isinstance(each, View)] == [Blocked, Unblocked], "once"
 
 
 def test_an_answer_of_another_round_does_not_hold_a_pause():

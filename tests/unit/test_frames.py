@@ -453,3 +453,10 @@ def test_no_seqno_of_a_frame_is_higher_than_those_on_the_wire():
     for high in (replace(frame, last=SEQNO + 1), replace(frame, held=(Held(SEQNO + 1),))):
         with pytest.raises(RemoteProtocolError, match="seqno"):
             load(dump(high))
+
+
+def test_a_frame_is_as_long_as_its_limit_and_no_longer() -> None:
+    frame = Suspend(1, 2, 3, "block", ())
+    assert load(dump(frame).ljust(FRAME_BYTES_MAX)) == frame
+    with pytest.raises(RemoteProtocolError, match="longer than"):
+        load(dump(frame).ljust(FRAME_BYTES_MAX + 1))
