@@ -168,8 +168,8 @@ class Quiet:
         copied = self.options.transport != "multicast" and len(self.nodes) > 1
         for node in self.nodes if not copied else ():
             sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
-            if self._probed and self.options.order == "total-1999":
-                repeats = 0  # its sequencer does not ask: it repeats its last packet
+            if self._probed:
+                repeats = 0  # a sequencer may repeat its last packet in place of a probe
             found += rest.check_needless(node.name, sent, repeats)
             found += rest.check_probes(node.name, sent, self._probed)
         for node in self.nodes:
