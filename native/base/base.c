@@ -1,5 +1,6 @@
 /* Shared by all parts: members by id and by address, and jitter. */
 #include "engine/internal.h"
+#include "hash/crc32c.h"
 
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
@@ -11,6 +12,12 @@ const sc_peer *sc_peer_at(const sc_engine *e, const sc_address *address) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
         if (sc_same_address(address, &e->peers[r]->address)) return e->peers[r];
     return NULL;
+}
+
+uint32_t sc_source_at(const sc_address *from) { return sc_crc32c(0, from->bytes, from->len) % SC_SOURCES; }
+
+int sc_is_source(const sc_engine *e, const sc_address *from) {
+    return sc_same_address(&e->intake.sources[sc_source_at(from)].address, from);
 }
 
 uint64_t sc_random(sc_engine *e) { /* splitmix64 */

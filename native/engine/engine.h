@@ -116,6 +116,7 @@ enum {
 typedef struct {
     int lane;
     int whole; /* 1: no fragments */
+    int unheard; /* 1: no control frame came from `to`: perhaps nobody has that address */
     sc_address to;
     uint32_t n;
     uint32_t segment;

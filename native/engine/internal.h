@@ -128,6 +128,10 @@ struct sc_engine {
 /* base/base.c */
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
 const sc_peer *sc_peer_at(const sc_engine *e, const sc_address *address); /* NULL: no member of the view is there */
+/* Each address has one place among the sources, in which the last source with that place is. */
+uint32_t sc_source_at(const sc_address *from);
+/* Has a control frame come from this address, outside the view, as far as that is remembered? */
+int sc_is_source(const sc_engine *e, const sc_address *from);
 uint64_t sc_random(sc_engine *e);
 
 static inline void sc_may_send(sc_engine *e) { e->sendable++; }

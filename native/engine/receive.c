@@ -35,9 +35,8 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define ODD_NS ((int64_t)10000000000)
 #define ODD_AGAIN_NS ((int64_t)1000000000)
 
-/* Each address has one place, in which the last source with that place is. */
 static sc_source *place_of_source(sc_engine *e, const sc_address *from) {
-    return &e->intake.sources[sc_crc32c(0, from->bytes, from->len) % SC_SOURCES];
+    return &e->intake.sources[sc_source_at(from)];
 }
 
 static sc_source *source_of(sc_engine *e, const sc_address *from) {

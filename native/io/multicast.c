@@ -7,6 +7,7 @@
  * `out`. */
 static sc_fd socket_of(const sc_io *io, const sc_tx *run) {
     if (run->whole && io->whole != SC_NO_FD) return io->whole;
+    if (run->unheard && io->unheard != SC_NO_FD) return io->unheard;
     return run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
 }
 

@@ -207,7 +207,7 @@ static sc_fd open_beside(sc_io *io, const sc_sockaddr *own,
                          int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
     sc_fd fd = open_udp(io->config.family, &error), control = io->apart ? io->fd[SC_LANE_CONTROL] : SC_NO_FD;
-    sc_fd all[] = {io->fd[SC_LANE_UNICAST], control, io->out, io->whole, fd};
+    sc_fd all[] = {io->fd[SC_LANE_UNICAST], control, io->out, io->whole, io->unheard, fd};
     sc_sockaddr bound;
     socklen_t len = sc_address_to(io, &io->address, &bound);
     if (fd == SC_NO_FD) return SC_NO_FD;
@@ -226,11 +226,15 @@ static int finish_out(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     return set_multicast(io, fd, own) != 0 || sc_io_connect_out(io, fd) != 0;
 }
 
-static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+static int finish_unheard(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     sc_sockaddr to; /* itself: each datagram names its address */
     (void)own;
-    set_fragments(io, fd, 1);
     return connect(fd, &to.any, sc_address_to(io, &io->address, &to)) != 0;
+}
+
+static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    set_fragments(io, fd, 1);
+    return finish_unheard(io, fd, own);
 }
 #else
 void sc_open_apart(sc_io *io) { (void)io; }
@@ -251,6 +255,15 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
 static void open_whole(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->whole = open_beside(io, own, finish_whole);
+#else
+    (void)io, (void)own;
+#endif
+}
+
+/* A socket for datagrams to addresses of which nothing was heard. On systems without one they leave as others do. */
+static void open_unheard(sc_io *io, const sc_sockaddr *own) {
+#if defined(__linux__)
+    io->unheard = open_beside(io, own, finish_unheard);
 #else
     (void)io, (void)own;
 #endif
@@ -292,7 +305,7 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
 static void begin(sc_io *io, const sc_io_config *config) {
     memset(io, 0, sizeof *io);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
-    io->wake[0] = io->wake[1] = io->out = io->whole = SC_NO_FD;
+    io->wake[0] = io->wake[1] = io->out = io->whole = io->unheard = SC_NO_FD;
     io->config = *config;
     if (!config->transport) io->config.transport = &sc_transport_multicast;
     io->lane[SC_LANE_DATA] = group_address(config, config->port);
@@ -316,6 +329,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         return -1;
     }
     open_whole(io, &own);
+    open_unheard(io, &own);
     use_offloads(io);
     return 0;
 }
@@ -342,6 +356,12 @@ static int open_local(sc_io *second, const sc_sockaddr *own, sc_io_error *error)
     return set_multicast(second, second->fd[SC_LANE_UNICAST], own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
 }
 
+/* May others have the address of these sockets? */
+static void share_beside(const sc_io *io, int shared) {
+    if (io->whole != SC_NO_FD) sc_io_set_int(io->whole, SOL_SOCKET, SO_REUSEADDR, shared);
+    if (io->unheard != SC_NO_FD) sc_io_set_int(io->unheard, SOL_SOCKET, SO_REUSEADDR, shared);
+}
+
 /* The sockets of `io`, made a second time. 0, or -1. */
 static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, int local, sc_io_error *error) {
     if (open_multicast(second, SC_LANE_DATA, own, error) != 0 ||
@@ -350,13 +370,14 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
     sc_io_filter_own(second, SC_LANE_DATA);
     sc_io_filter_own(second, SC_LANE_CONTROL);
     /* They and the second ones have our address for a moment. */
-    if (io->whole != SC_NO_FD) sc_io_set_int(io->whole, SOL_SOCKET, SO_REUSEADDR, 1);
+    share_beside(io, 1);
     if (io->out != SC_NO_FD) {
         sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1);
         open_out(second, own);
         if (second->out == SC_NO_FD) return sc_io_fail(error, "socket", errno);
     }
     if (io->whole != SC_NO_FD) open_whole(second, own);
+    if (io->unheard != SC_NO_FD) open_unheard(second, own);
     use_offloads(second);
     return 0;
 }
@@ -378,7 +399,8 @@ static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_e
     for (int i = 0; i < SC_IO_SOCKETS && failed == 0; i++) failed = take_place(second.fd[i], io->fd[i], error);
     if (failed == 0) failed = take_place(second.out, io->out, error);
     if (failed == 0) failed = take_place(second.whole, io->whole, error);
-    if (io->whole != SC_NO_FD) sc_io_set_int(io->whole, SOL_SOCKET, SO_REUSEADDR, 0);
+    if (failed == 0) failed = take_place(second.unheard, io->unheard, error);
+    share_beside(io, 0);
     sc_io_close(&second);
     return failed;
 }
@@ -389,7 +411,8 @@ void sc_io_close(sc_io *io) {
         if (io->fd[i] != SC_NO_FD) sc_close_fd(io->fd[i]);
     if (io->out != SC_NO_FD) sc_close_fd(io->out);
     if (io->whole != SC_NO_FD) sc_close_fd(io->whole);
-    io->out = io->whole = SC_NO_FD;
+    if (io->unheard != SC_NO_FD) sc_close_fd(io->unheard);
+    io->out = io->whole = io->unheard = SC_NO_FD;
     sc_signal_close(io->wake);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
 #if defined(_WIN32)

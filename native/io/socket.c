@@ -260,27 +260,45 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 #define REFUSED_RUNS 256 /* sent one by one until UDP_SEGMENT is tried again; twice as many each time, */
 #define REFUSED_RUNS_MAX 65536 /* up to this */
 
-/* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
-static int send_again(sc_io *io, sc_fd by, int code) {
+static int is_full(int code) {
 #if defined(_WIN32)
-    if (code == WSAEWOULDBLOCK) {
-        WSAPOLLFD fd = {.fd = by, .events = POLLOUT};
-        return WSAPoll(&fd, 1, 100) > 0;
-    }
+    return code == WSAEWOULDBLOCK;
 #else
+    return code == EAGAIN || code == EWOULDBLOCK;
+#endif
+}
+
+/* Waits until a full buffer has room; 0: in vain. */
+static int await_room(sc_io *io, sc_fd by, int code) {
+#if defined(_WIN32)
+    WSAPOLLFD fd = {.fd = by, .events = POLLOUT};
+    int room = WSAPoll(&fd, 1, 100) > 0;
+#else
+    struct pollfd fd = {.fd = by, .events = POLLOUT};
+    int room = poll(&fd, 1, 100) > 0;
+#endif
+    if (!room) sc_store(&io->last_code, code);
+    return room;
+}
+
+/* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
+static int send_again(sc_io *io, const sc_aimed *aimed, int code) {
+#if !defined(_WIN32)
     if (code == EINTR) return 1;
     if (is_report(code)) {
         sc_store(&io->last_code, code);
         sc_store(&io->troubled, 1);
         return 1;
     }
-    if (code == EAGAIN || code == EWOULDBLOCK) {
-        struct pollfd fd = {.fd = by, .events = POLLOUT};
-        return poll(&fd, 1, 100) > 0;
-    }
 #endif
+    if (is_full(code)) return !aimed->run->unheard && await_room(io, aimed->by, code);
     sc_store(&io->last_code, code);
     return 0;
+}
+
+/* A buffer full of datagrams to addresses that nobody has is no trouble of this machine. */
+static void count_lost(sc_io *io, const sc_aimed *aimed, uint32_t n, int code) {
+    if (!is_full(code) || !aimed->run->unheard) sc_count(&io->counters->send_errors, n);
 }
 
 /* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is
@@ -311,8 +329,9 @@ static void send_one_by_one(sc_io *io, const sc_aimed *aimed) {
         for (;;) {
             sc_count(&io->counters->sends, 1);
             if (known && send_datagram(by, run->p[i], run->len[i], &to, len) >= 0) break;
-            if (!known || tries-- == 0 || !send_again(io, by, sc_errno())) {
-                sc_count(&io->counters->send_errors, 1);
+            int code = known ? sc_errno() : 0;
+            if (!known || tries-- == 0 || !send_again(io, aimed, code)) {
+                count_lost(io, aimed, 1, code);
                 break;
             }
         }
@@ -386,8 +405,8 @@ static void flush_messages(sc_io *io, sc_messages *out) {
             sc_store(&io->mmsg, 0);
             for (; done < out->n; done++) /* a run of datagrams may be several messages */
                 if (done == 0 || out->aimed[done] != out->aimed[done - 1]) send_one_by_one(io, out->aimed[done]);
-        } else if (tries-- == 0 || !send_again(io, out->by, code)) {
-            sc_count(&io->counters->send_errors, out->packets[done]);
+        } else if (tries-- == 0 || !send_again(io, out->aimed[done], code)) {
+            count_lost(io, out->aimed[done], out->packets[done], code);
             done++;
             tries = 3;
         }

@@ -5,8 +5,9 @@
  * - unicast: one for all, or two on one port, of which the second gets all but packets (`apart`).
  *
  * All datagrams leave from the member's own address, so that others see this one. Those that no router may divide leave
- * by a socket of their own (`whole`). Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at
- * run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * by a socket of their own (`whole`), and so do those to addresses that perhaps nobody has (`unheard`). Linux:
+ * UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time; elsewhere plain calls. No function
+ * here takes a lock or keeps a thread.
  */
 #pragma once
 
@@ -86,6 +87,9 @@ typedef struct sc_io {
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
     sc_fd out; /* has the address of the unicast socket, and is connected to the data group; SC_NO_FD: there is none */
     sc_fd whole; /* has that address too: its datagrams are not fragmented; SC_NO_FD: there is none */
+    /* The same, for datagrams to addresses of which nothing was heard. The kernel keeps them in the buffer while it
+     * looks for the host, for seconds. SC_NO_FD: there is none. */
+    sc_fd unheard;
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
     sc_atomic woken; /* for a thread that spins: `wake` was written, unseen by sc_io_poll */
     sc_atomic index; /* of the interface; sc_io_mend sets this while other threads send */

@@ -27,6 +27,7 @@ static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
     sc_fd by = io->fd[SC_LANE_UNICAST];
     if (run->lane == SC_LANE_UNICAST) {
         if (run->whole && io->whole != SC_NO_FD) by = io->whole;
+        if (run->unheard && io->unheard != SC_NO_FD) by = io->unheard;
         aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = by};
         return 1;
     }

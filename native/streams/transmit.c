@@ -33,7 +33,7 @@ static int may_leave(sc_engine *e, int64_t now) { return slab_room(e) && sc_outf
 
 static void run_start(sc_tx *run, int lane, const sc_address *to) {
     run->lane = lane;
-    run->whole = 0;
+    run->whole = run->unheard = 0;
     if (to)
         run->to = *to;
     else
@@ -81,6 +81,7 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
         sc_seal_finish(e->seal, o->p, o->len);
         run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
         out[k].whole = sc_get_type(o->p) == SC_TYPE_SIZE;
+        out[k].unheard = o->to.len && !sc_peer_at(e, &o->to) && !sc_is_source(e, &o->to);
         run_add(&out[k], o->p, o->len + e->seal_room);
         count_run(e, &out[k++]);
         o->next = e->lent.spent;

@@ -128,6 +128,6 @@ def await_(talkers: Sequence[Talker], condition: Any, timeout: float = LIMIT_S) 
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            last = "\n".join(f"{each.name}: {said}" for each in talkers for said in each.said[-8:])
+            last = "\n".join(f"{each.name}: {said}" for each in talkers for said in each.said if said["kind"] != "got")
             raise AssertionError(f"waited in vain; said last:\n{last}")
         time.sleep(0.01)

@@ -19,15 +19,20 @@ from seqcast.errors import ConfigError
 from seqcast.net.discovery import Discovery
 
 MS = 1_000_000
-BEACON_NS = 100 * MS
+BEACON_NS, JOIN_NS = 100 * MS, 20 * MS
 
 
 def address(number: int) -> bytes:
     return b"at" + number.to_bytes(2, "big")
 
 
+def asked(made: Book, now: int = 0, tries: int = 0) -> set[bytes]:
+    """All that a last JOIN goes to."""
+    return set(made.ask(now, tries, everyone=True))
+
+
 def book(*seeds: int) -> Book:
-    made = Book(address(0), BEACON_NS)
+    made = Book(address(0), BEACON_NS, JOIN_NS)
     made.seeds([address(number) for number in seeds], 0)
     return made
 
@@ -41,6 +46,24 @@ def test_an_address_is_tried_less_and_less_often():
     waits = [(later - earlier) // BEACON_NS for earlier, later in pairwise(tried)]
     assert waits[:7] == [1, 2, 4, 8, 16, 32, TRIED_NS_MAX]
     assert set(waits[7:]) == {TRIED_NS_MAX}
+
+
+def test_joins_go_to_silent_addresses_less_and_less_often():
+    made, gone = book(1, 2), []
+    for now in range(0, 10_000 * MS, JOIN_NS):
+        if now == 5_000 * MS:
+            made.named([address(2)], now)
+        if now == 8_000 * MS:
+            made.heard(address(2))
+        gone += [(now // MS, each) for each in made.ask(now, tries=now // JOIN_NS)]
+    silent = [at for at, each in gone if each == address(1)]
+    assert silent[:6] == [0, 20, 40, 80, 160, 320] and silent[7:] == list(range(1280, 10_000, 1000))
+    named = [at for at, each in gone if each == address(2) and at >= 5_000]
+    assert named[:4] == [5_000, 5_020, 5_040, 5_080], "there is somebody: often again"
+    assert [at for at in named if at >= 8_000][:3] == [8_000, 8_020, 8_040]
+    made.seeds([address(2), address(3)], 10_000 * MS)
+    assert made.ask(10_000 * MS, 500) == [address(3)]
+    assert asked(made, 10_001 * MS) == {address(1), address(2), address(3)}, "a last JOIN goes to all"
 
 
 def test_one_that_is_named_anew_or_answers_is_tried_at_once():
@@ -60,7 +83,7 @@ def test_one_that_is_named_anew_or_answers_is_tried_at_once():
 
 def test_no_member_and_not_oneself_is_tried_and_only_a_few_at_a_time():
     made = book(*range(20))
-    assert address(0) not in made.all(0)
+    assert address(0) not in asked(made)
     assert len(made.take((), 0)) == TRIED_AT_ONCE
     inside = {address(number) for number in range(20)}
     assert made.take(inside, 0) == []
@@ -71,28 +94,28 @@ def test_a_full_book_forgets_the_worst_first_and_never_a_seed_for_less():
     made = book(*range(1, 101))
     made.former([address(number) for number in range(101, 201)], 1)
     made.named([address(number) for number in range(201, 1000)], 2)
-    assert len(made.all(0)) == BOOK_MAX
-    assert {address(number) for number in range(1, 201)} <= set(made.all(0))
+    assert len(asked(made)) == BOOK_MAX
+    assert {address(number) for number in range(1, 201)} <= asked(made)
     made.former([address(5000)], 3)
-    assert address(5000) in made.all(0)
+    assert address(5000) in asked(made)
     made.seeds([address(number) for number in range(1, 400)], 4)
-    assert len(made.all(0)) == BOOK_MAX
-    before = made.refused
+    first = {address(number) for number in range(1, BOOK_MAX + 1)}
+    assert asked(made) == first, "of too many seeds the first ones stay"
     made.named([address(7000)], 5)
-    assert made.refused == before + 1
+    assert address(7000) not in asked(made)
 
 
 def test_a_sparing_book_that_is_full_of_hints_forgets_the_one_that_was_named_longest_ago():
-    made = Book(address(0), 100, sparing=True)
+    made = Book(address(0), 100, 20, sparing=True)
     for number in range(1, BOOK_MAX + 1):
         made.named([address(number)], number)
     made.named([address(1)], BOOK_MAX + 1)  # the first is there still
     made.named([address(5000)], BOOK_MAX + 2)
-    asked = made.all(BOOK_MAX + 2 + 10_000, tries=JOINS_ALONE)
-    assert len(asked) == BOOK_MAX and {address(1), address(5000)} <= set(asked) and address(2) not in asked
-    before = made.refused
+    hints = asked(made, BOOK_MAX + 2 + 10_000, JOINS_ALONE)
+    assert len(hints) == BOOK_MAX and {address(1), address(5000)} <= hints and address(2) not in hints
     made.named([address(number) for number in range(6000, 6000 + BOOK_MAX + 1)], 20_000)
-    assert made.refused == before + 1, "all were named at this moment"
+    hints = asked(made, 30_000, JOINS_ALONE)
+    assert len(hints) == BOOK_MAX and address(6000 + BOOK_MAX) not in hints, "all were named at this moment"
 
 
 def test_addresses_that_are_not_seeds_are_forgotten_in_time():
@@ -100,9 +123,9 @@ def test_addresses_that_are_not_seeds_are_forgotten_in_time():
     made.former([address(2)], 0)
     made.named([address(3)], 0)
     made.take((), KEPT_NS)
-    assert len(made.all(0)) == 3
+    assert len(asked(made)) == 3
     made.take((), KEPT_NS + 1)
-    assert made.all(0) == (address(1),)
+    assert asked(made) == {address(1)}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Runs of datagrams that the kernel refuses to cut into packets (UDP_SEGMENT): native/io/socket.c, with a kernel that
-refuses those to one address."""
+"""Datagrams that the kernel refuses: native/io/socket.c, with a kernel that refuses to cut runs to one address into
+packets (UDP_SEGMENT), or whose buffer is full."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,18 +13,28 @@ from kernels import compiled, needs_compiler_and_linux
 pytestmark = needs_compiler_and_linux  # for such runs
 HARNESS = r"""
 #include "io/transport.h"
-static int refused, runs;
+static int refused, runs, full, waits;
 static int kernel(int fd, struct mmsghdr *messages, unsigned n, int flags) {
     const struct msghdr *first = &messages[0].msg_hdr;
     const struct sockaddr_in *to = first->msg_name;
     (void)fd, (void)n, (void)flags;
+    if (full) {
+        errno = EAGAIN;
+        return -1;
+    }
     if (first->msg_controllen == 0) return 1;
     runs++;
     if (ntohs(to->sin_port) != refused) return 1;
     errno = EINVAL;
     return -1;
 }
+static int await(struct pollfd *fds, nfds_t n, int ms) {
+    (void)fds, (void)n, (void)ms;
+    waits++;
+    return 0;
+}
 #define sendmmsg kernel
+#define poll await
 #include "io/socket.c"
 static sc_io io;
 static uint8_t bytes[300];
@@ -47,6 +58,17 @@ int send_run(int port) {
     sc_send_aimed(&io, &aimed, 1);
     return runs;
 }
+/* How often the thread waits for room in a full buffer for a run. */
+int waits_for(int unheard) {
+    run.unheard = unheard;
+    waits = 0;
+    full = 1;
+    send_run(4002);
+    full = run.unheard = 0;
+    return waits;
+}
+int last_code(void) { return (int)sc_load(&io.last_code); }
+int lost(void) { return (int)io.counters->send_errors; }
 int refusals(void) { return (int)io.counters->gso_refused; }
 int uses_runs(void) { return (int)sc_load(&io.gso); }
 """
@@ -91,3 +113,8 @@ def test_a_path_that_takes_runs_again_gets_them_from_then_on(kernel):
     kernel.refuse(0)
     assert until_a_run(kernel.send_run) == WAIT
     assert [kernel.send_run(REFUSED) for _ in range(10)] == [1] * 10
+
+
+def test_a_full_buffer_of_datagrams_to_members_alone_is_waited_for_and_told(kernel):
+    assert kernel.waits_for(1) == 0 and kernel.lost() == 0 and kernel.last_code() == 0
+    assert kernel.waits_for(0) == 1 and kernel.lost() == 3 and kernel.last_code() == errno.EAGAIN

@@ -302,6 +302,7 @@ class Endpoint:
             known = at if at and self.context.settings.exchange is not None else received.address
             if self._is_proven(frame, received, came):
                 context = self.context
+                self.machines.book.heard(known)
                 if context.view is None and received.sender != context.me.id and len(self.answered) < BOOK_MAX:
                     self.answered[known] = None
                 if received.sender != context.me.id and self._shows_address(frame):
@@ -440,14 +441,13 @@ class Endpoint:
         others whom it concerns. (The members of the view that a VIEW closes are ours until we enter the new one. To
         those that hear no multicast the engine sends a copy.)"""
         context = self.context
+        asked: list[bytes] = []
+        if isinstance(frame, Join) and context.settings.book:
+            asked = self.machines.book.ask(context.now, frame.tries, frame.withdrawn)
         if not context.settings.unicast:
-            book = self.machines.book
-            known = book.all(context.now, frame.tries) if isinstance(frame, Join) and context.settings.book else ()
-            return [b"", *sorted(known)]
-        addresses = {info.address for info in context.infos.values()}
-        if isinstance(frame, Join):
-            addresses.update(self.machines.book.all(context.now, frame.tries))
-        elif isinstance(frame, NewView):
+            return [b"", *sorted(asked)]
+        addresses = {info.address for info in context.infos.values()}.union(asked)
+        if isinstance(frame, NewView):
             addresses.update(info.address for info in frame.members)
         return sorted(addresses - {context.me.address})
 

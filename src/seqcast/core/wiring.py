@@ -43,7 +43,8 @@ class Machines:
         self.lineage = Lineage(context.me.id)
         self.challenges = Challenges(context)
         self.keys = Keys(context)
-        self.book = Book(context.me.address, context.settings.beacon_ns, not context.settings.unicast)
+        settings = context.settings
+        self.book = Book(context.me.address, settings.beacon_ns, settings.join_ns_min, not settings.unicast)
         self.blocker = Blocker(context)
         self.keeper = Keeper(context)
         self.lifecycle = Lifecycle(context, self.blocker, self.keeper)

@@ -30,6 +30,7 @@ from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, Sockets
 
 SIOCGIFADDR = 0x8915  # of Linux, netdevice(7)
 _CAUSES = {
+    errno.EAGAIN: "their buffer stayed full: is the link slow, or stopped?",
     errno.EPERM: "a firewall of this machine drops them",
     errno.EACCES: "a firewall of this machine drops them",
     errno.ENETUNREACH: "there is no route: see `ip route`",

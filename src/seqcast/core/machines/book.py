@@ -2,8 +2,9 @@
 
 The book knows addresses from three sources: the seeds, as resolved last; those that others named; and members of
 its former views, by which partitions heal even if no seed is on the other side. All of them are hints: silence costs a
-datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOIN goes to all of them; in a
-view it tries a few at a time, each one less often the longer it tries in vain.
+datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOINs go to all of them; in a
+view it tries a few at a time. Both ask each one less often the longer that one is silent: the kernel keeps datagrams to
+an address of the own network where nobody is for seconds, in a buffer that those to live members need.
 
 If multicast may work, a book is sparing: addresses that others name are only for JOINs that multicasts did not bring
 an answer to, and are tried in a view if somebody is there who does not hear us, or perhaps does not. So a group whose
@@ -13,7 +14,7 @@ members all hear each other sends nothing more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from seqcast.core.context import NEVER
@@ -22,6 +23,8 @@ BOOK_MAX = 256
 TRIED_AT_ONCE = 8
 JOINS_ALONE = 3
 """The number of JOINs of a sparing book that go by multicast alone, beside the seeds."""
+ASKED_NS_MAX = 1_000_000_000
+"""The longest wait between two JOINs to an address."""
 TRIED_NS_MAX = 50
 """The longest wait between two tries of an address, in beacon intervals: 5 s, with the preset "wan" 20 s."""
 HEARD_BEACONS = 10
@@ -39,6 +42,27 @@ class Source(IntEnum):
 
 
 @dataclass(slots=True)
+class Asked:
+    """When an address gets JOINs.
+
+    Args:
+        next_ns: the next one.
+        wait_ns: and the one after it after this time.
+    """
+
+    next_ns: int = -NEVER
+    wait_ns: int = 0
+
+    def is_due(self, now: int, least_ns: int) -> bool:
+        """Does a JOIN go there now? Then the next one waits longer."""
+        if now < self.next_ns:
+            return False
+        self.wait_ns = min(max(2 * self.wait_ns, least_ns), ASKED_NS_MAX)
+        self.next_ns = now + self.wait_ns
+        return True
+
+
+@dataclass(slots=True)
 class Contact:
     """One address.
 
@@ -47,12 +71,14 @@ class Contact:
         since_ns: when that source named it last.
         next_ns: it is tried next.
         wait_ns: and then again after this time.
+        asked: by JOINs.
     """
 
     source: Source
     since_ns: int
     next_ns: int
     wait_ns: int
+    asked: Asked = field(default_factory=Asked)
 
 
 @dataclass(slots=True)
@@ -63,11 +89,13 @@ class Hint:
         named_ns: when it was named last: in a full book, the one that nobody has named for longest makes room.
         heard_ns: when it said last that it hears us.
         copied: JOINs go there alone, too, from now on.
+        asked: by these.
     """
 
     named_ns: int = -NEVER
     heard_ns: int = -NEVER
     copied: bool = False
+    asked: Asked = field(default_factory=Asked)
 
 
 class Book:
@@ -76,14 +104,14 @@ class Book:
     Args:
         own: its own address, which is never in the book.
         beacon_ns: the shortest wait between two tries of an address.
+        join_ns: the shortest wait between two JOINs.
         sparing: multicasts may work.
     """
 
-    def __init__(self, own: bytes, beacon_ns: int, sparing: bool = False) -> None:
-        self.own, self.beacon_ns, self.sparing = own, beacon_ns, sparing
+    def __init__(self, own: bytes, beacon_ns: int, join_ns: int, sparing: bool = False) -> None:
+        self.own, self.beacon_ns, self.join_ns, self.sparing = own, beacon_ns, join_ns, sparing
         self.places: dict[bytes, Contact] = {}
         self.hints: dict[bytes, Hint] = {}  # of a sparing book: for JOINs
-        self.refused = 0  # addresses for which there was no room
 
     def seeds(self, addresses: Collection[bytes], now: int) -> None:
         """The seeds are at these addresses now. A newly named one is tried at once."""
@@ -96,14 +124,21 @@ class Book:
                 self._note(address, Source.SEED, now)
 
     def named(self, addresses: Iterable[bytes], now: int) -> None:
-        """Others say that members, or joiners, are at these addresses: those not known yet are tried at once."""
+        """Others say that members, or joiners, are at these addresses: those not known yet are tried at once, and JOINs
+        go there often again."""
         for address in addresses:
-            if address in self.places:
-                self.places[address].since_ns = now
+            if known := self.places.get(address):
+                known.since_ns, known.asked = now, Asked()
             elif not self.sparing:
                 self._note(address, Source.NAMED, now)
             elif address != self.own and self._has_place(address, now):
-                self.hints.setdefault(address, Hint()).named_ns = now
+                hint = self.hints.setdefault(address, Hint())
+                hint.named_ns, hint.asked = now, Asked()
+
+    def heard(self, address: bytes) -> None:
+        """Somebody is there: JOINs go there often again."""
+        if known := self.places.get(address) or self.hints.get(address):
+            known.asked = Asked()
 
     def heard_by(self, address: bytes, now: int) -> None:
         """There is a joiner who hears us: by multicast, if no JOIN has gone there alone."""
@@ -120,21 +155,19 @@ class Book:
         for address in addresses:
             self._note(address, Source.FORMER, now)
 
-    def all(self, now: int, tries: int = 0) -> tuple[bytes, ...]:
-        """The addresses that a JOIN goes to; ``tries``: the number of JOINs before.
+    def ask(self, now: int, tries: int, everyone: bool = False) -> list[bytes]:
+        """The addresses that a JOIN goes to; ``tries``: the number of JOINs before. ``everyone``: however silent.
 
         Timeline without ``copied``: with ``found=3``, multicasts pass between no two of a, b, c and d. All send each
         other copies, and so say that they hear each other. Then none sends copies until the others have forgotten it.
         Each hears other joiners at each moment, and votes for another one.
         """
-        places = dict.fromkeys(self.places)
-        if tries < JOINS_ALONE:
-            return tuple(places)
-        for address, hint in self.hints.items():
+        asked = {address: place.asked for address, place in self.places.items()}
+        for address, hint in self.hints.items() if tries >= JOINS_ALONE else ():
             hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns
             if hint.copied:
-                places[address] = None
-        return tuple(places)
+                asked.setdefault(address, hint.asked)
+        return [address for address, each in asked.items() if each.is_due(now, self.join_ns // 2) or everyone]
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
         """Those to be tried now, a few at most.
@@ -159,7 +192,6 @@ class Book:
     def _note(self, address: bytes, source: Source, now: int) -> None:
         known = self.places.get(address)
         if known is None and (address == self.own or not self._has_room(source)):
-            self.refused += address != self.own
             return
         best = source if known is None else max(source, known.source)
         self.places[address] = Contact(best, now, now, self.beacon_ns)
@@ -170,7 +202,6 @@ class Book:
             return True
         oldest = min(self.hints, key=lambda each: self.hints[each].named_ns)
         if self.hints[oldest].named_ns == now:
-            self.refused += 1
             return False
         del self.hints[oldest]
         return True
@@ -179,7 +210,8 @@ class Book:
         if len(self.places) < BOOK_MAX:
             return True
         worst = min(self.places, key=lambda address: (self.places[address].source, self.places[address].since_ns))
-        if self.places[worst].source > source:
+        least = self.places[worst].source
+        if least > source or least is Source.SEED:  # more seeds than that: the first ones stay
             return False
         del self.places[worst]
         return True
