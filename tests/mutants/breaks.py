@@ -128,7 +128,7 @@ BREAKS = (
     _one("a heartbeat is answered without the time for which it was kept", "native/detect/rtt.c",
          "(uint32_t)(e->now - peer->rtt.came));", "0);", tests="tests/unit/test_rtt.py", why="nothing depends on this"),
     _one("a stranger that asks is told a member's observations", "src/seqcast/core/router.py",
-         "        Ask,\n        Of.OURS,\n        By.MEMBERS,", "        Ask,\n        Of.OURS,\n        By.ANYONE,",
+         "Route(Ask, Of.OURS, By.MEMBERS,", "Route(Ask, Of.OURS, By.ANYONE,",
          tests="tests/protocol/test_asking.py", why="no stranger asks in seeds"),
     _one("a member is told as often as it asks", "src/seqcast/core/machines/asking.py",
          " or sender in self._answered:", ":",
