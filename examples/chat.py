@@ -1,6 +1,6 @@
 """A chat: everyone sees the same lines in the same order, and who comes and goes.
 
-    python examples/chat.py ann        and in another terminal: bob
+python examples/chat.py ann        and in another terminal: bob
 """
 
 import sys

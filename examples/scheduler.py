@@ -1,6 +1,6 @@
 """Jobs that run once a second on one of several machines: the leader runs them, each under a lock with a fence.
 
-    python examples/scheduler.py a        and in two more terminals: b, c; then kill the leader
+python examples/scheduler.py a        and in two more terminals: b, c; then kill the leader
 """
 
 import sys
@@ -27,13 +27,14 @@ def run_job(number, fence):
 
 with seqcast.replicate("scheduler", Parts(done, turn), name=name, found=2) as replica:
     with on_leader(replica, start, leads.clear):
-        while True:
-            leads.wait()
+        while replica.failed is None:
+            if not leads.wait(1):
+                continue
             try:
                 with turn.hold(timeout=5) as fence:
                     number = done.get("next", 0)
                     if leads.is_set() and done.compare_and_set("next", number or seqcast.blocks.ABSENT, number + 1):
                         run_job(number, fence)
-            except (seqcast.NotReady, seqcast.Undecided) as error:
+            except seqcast.SeqcastError as error:
                 print(f"{name} waits: {error}", flush=True)
             time.sleep(1)

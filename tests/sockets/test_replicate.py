@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import queue
 import signal
 import threading
 import time
@@ -496,8 +497,10 @@ def test_calls_that_wait_for_room_on_the_disks_of_others_are_sent_when_there_is_
 def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    told: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
     with replicate(cluster(), "a", stable=str(tmp_path / "a")) as kv:
-        assert kv.call(b"1") == b"1"
+        kv.on_failed(told.put)
+        assert kv.call(b"1") == b"1" and kv.failed is None
 
         def full(_: int) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -509,6 +512,12 @@ def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(
         with pytest.raises(seqcast.StableFailed, match="No space left"):
             kv.call(b"100")
         assert "(SC3111)" in caplog.text
+        assert isinstance(kv.failed, seqcast.StableFailed) and told.get(timeout=LIMIT_S) is kv.failed
+        kv.on_failed(told.put)  # is too late, and so is told at once
+        assert told.get(timeout=LIMIT_S) is kv.failed
+    with replicate(cluster(), "a") as closed:
+        closed.on_failed(told.put)
+    assert closed.failed is None and told.empty()
 
 
 def test_the_fence_of_a_lock_and_the_values_of_a_dictionary_outlast_all_processes(tmp_path: Path) -> None:

@@ -178,6 +178,15 @@ class Replica(Closing, Generic[M]):
         return self.sync.why
 
     @property
+    def failed(self) -> BaseException | None:
+        """As ``seqcast.Replica.failed``."""
+        return self.sync.failed
+
+    def on_failed(self, callback: Callable[[BaseException], object]) -> None:
+        """Calls a function on the loop, as ``seqcast.Replica.on_failed`` does on a thread."""
+        self.sync.on_failed(functools.partial(_call_soon, self._loop, callback))
+
+    @property
     def group(self) -> Group:
         """As ``seqcast.Replica.group``."""
         return self.sync.group

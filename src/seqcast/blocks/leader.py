@@ -30,6 +30,10 @@ def on_leader(
     sets a flag. Until a member knows that it is cut off, another one may lead already: so a resource that the leader
     changes outside must refuse a lower fence than before. The fence is that of the view (``Group.fence``).
 
+    If ``start`` raises, the error is logged, and this member is the leader all the same, with nothing started: nobody
+    else leads, and ``stop`` is called at the end. A ``start`` that may fail ends its process then, or closes the
+    replica on another thread: so the next member leads.
+
     Args:
         replica: of any machine.
         start: gets the fence, which is higher than that of every leader before. (Fences begin again when all members

@@ -203,7 +203,9 @@ class Replica(Closing, Generic[M]):
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
         self._why = "it joins"
-        self._failure: BaseException | None = None  # for good
+        self._failure: BaseException | None = None  # the end, by `close` as well
+        self._failed: BaseException | None = None  # the same, not by `close`
+        self._on_failed: list[Callable[[BaseException], object]] = []
         self._closing = False
         self._callbacks: list[Callable[[Event | None], object]] = []
         # Of the thread that follows the group:
@@ -264,6 +266,34 @@ class Replica(Closing, Generic[M]):
                     return False
                 self._lock.wait(left)
         return True
+
+    @property
+    def failed(self) -> BaseException | None:
+        """The error that has ended this replica for good, such as `StableFailed`; None: none has. To go on, end the
+        process, and start it again."""
+        return self._failed
+
+    def on_failed(self, callback: Callable[[BaseException], object]) -> None:
+        """Calls a function with the error once this replica has ended for good without ``close``: its disk fails, its
+        machine raised in ``restore``, or the group refuses it. A service then ends its process, for a supervisor to
+        start it again; otherwise the process would run on, and answer nothing. The function runs on a thread of its
+        own; if the replica has failed already, it is called now."""
+        with self._lock:
+            if self._failed is None:
+                self._on_failed.append(callback)
+                return
+        self._tell_failed([callback], self._failed)
+
+    def _tell_failed(self, callbacks: list[Callable[[BaseException], object]], failed: BaseException) -> None:
+        def tell() -> None:
+            for callback in callbacks:
+                try:
+                    callback(failed)
+                except Exception:
+                    log.exception(codes.CALLBACK_FAILED("a function that on_failed was given failed"))
+
+        if callbacks:
+            threading.Thread(target=tell, name=f"seqcast-replica-failed-{self.cluster}", daemon=True).start()
 
     @property
     def group(self) -> Group:
@@ -612,7 +642,7 @@ class Replica(Closing, Generic[M]):
     # ---- the thread that follows the group
 
     def _run(self) -> None:
-        failure: BaseException = NotReady("this replica was closed")
+        failed: BaseException | None = None
         try:
             self._joining.begin()
             while not self._is_over():
@@ -627,19 +657,21 @@ class Replica(Closing, Generic[M]):
             pass
         except (StableFailed, OtherRelease) as error:
             log.error("%s: %s", self._name, error)
-            failure = error
+            failed = error
         except BaseException as error:
             log.log(
                 logging.DEBUG if isinstance(error, SeqcastError) else logging.ERROR,
                 codes.CALLBACK_FAILED("the replica of %s has failed"), self.cluster, exc_info=True,
             )  # fmt: skip
-            failure = error
+            failed = error
         with self._lock:
-            self._failure, self._group = failure, None
-            rest = self._outbox.rest()
+            self._failure, self._failed, self._group = failed or NotReady("this replica was closed"), failed, None
+            rest, callbacks = self._outbox.rest(), self._on_failed
             self._lock.notify_all()
         for call in rest:
             call.done()
+        if failed is not None:
+            self._tell_failed(callbacks, failed)
 
     def _join(self) -> Group | None:
         """Joins the group, again and again; None: this replica is closed, or the process ends.
