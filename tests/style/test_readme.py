@@ -202,7 +202,8 @@ def test_calls_are_rendered_beside_their_targets():
     """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs that."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]
     rows.append({"kind": "seqcast", "one_per_s": 3000.0, "one_p50_us": 160.0, "threads_per_s": 60_000.0})
-    rows[1] |= {"many_per_s": 62_000.0, "tasks_per_s": 55_000.0, "total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0, "start_ms": 12.0}
+    rows[1] |= {"many_per_s": 62_000.0, "tasks_per_s": 55_000.0}
+    rows[1] |= {"total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0, "start_ms": 12.0}
     rows.append({"kind": "pysyncobj", "one_per_s": 10.0, "failover_ms": 100.0})
     text = measurements.figures([{"calls": rows, "command": "python bench/calls.py"}])
     assert "| `seqcast.replicate` | 3,000 | 160 | 60,000 | 62,000 | 55,000 | 90 | 100 | 10 | 12 |" in text

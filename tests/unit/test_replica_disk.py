@@ -1,6 +1,7 @@
 """The log of a replica on disk (``replicate(stable=)``): whole up to the last sync, whatever happens."""
 
 import errno
+import functools
 import io
 import os
 import threading
@@ -267,8 +268,22 @@ def test_the_file_is_bounded_by_new_snapshots(tmp_path, monkeypatch):
     disk.close()
     pieces = []
     log.write(pieces.append)
-    assert max(sizes) < 2000 + len(b"".join(pieces)) + 1000 and sorted(sizes) != sizes
+    assert max(sizes) < 4000 + len(b"".join(pieces)) + 1000 and sorted(sizes) != sizes
     assert total_of(tmp_path / "a") == 299
+
+
+def test_replicas_write_their_snapshots_at_different_operations(tmp_path, monkeypatch):
+    monkeypatch.setattr(disks, "CUT_BYTES_MIN", 2000)
+    at = set()
+    for name in ("a", "b", "c"):
+        log, disk = Log(Counting()), DiskLog(str(tmp_path / name), "k", name)
+        disk.begin(log.mark, log.write)
+        log.record = functools.partial(lambda disk, log, what: disk.append(what, log.mark), disk, log)
+        while not disk.outgrown:
+            call(log, b"1", log.mark.position)
+        at.add(log.mark.position)
+        disk.close()
+    assert len(at) == 3
 
 
 def test_a_slow_disk_holds_up_the_replica_before_memory_fills(tmp_path, monkeypatch):

@@ -66,6 +66,19 @@ def test_a_file_that_is_not_this_members_is_refused_by_name(path, data, why):
     assert caught.value.code == "SC3110" and "(SC3110)" in str(caught.value)
 
 
+def test_of_a_damaged_file_both_files_are_to_be_removed_and_of_one_in_use_none(path):
+    with open(path, "wb") as file:
+        file.write(encoded("k", "a", KEPT[0])[:-1])
+    with pytest.raises(ConfigError, match=f"damaged.* Remove {path} and {path}.log"):
+        StableFile(path, "k", "a")
+    os.remove(path)
+    used = StableFile(path, "k", "a")
+    with pytest.raises(ConfigError, match="in use|uses the file") as caught:
+        StableFile(path, "k", "a")
+    assert "Remove" not in str(caught.value)
+    used.close()
+
+
 def test_a_missing_directory_is_named_and_two_processes_cannot_use_one_file(path):
     with pytest.raises(ConfigError, match="No such file"):
         StableFile(path + "/below", "k", "a")

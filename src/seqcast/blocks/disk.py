@@ -2,7 +2,8 @@
 
 One file, ``PATH.log``. Records are appended, and synced together, as many as came during the last sync. When those
 after the snapshot have outgrown the snapshot, the file is replaced by one that begins with a new snapshot: written
-beside, synced, renamed. So there is always one whole file, at most twice as large as the state.
+beside, synced, renamed. So there is always one whole file, at most three times as large as the state. A replica applies
+nothing while it writes a snapshot, so the limit depends on its name: otherwise all would write at the same operation.
 
 A journal (``seqcast.journal``) does not serve here: its writer drops messages rather than wait for a disk, never syncs,
 and has no place for a snapshot.
@@ -138,6 +139,7 @@ class DiskLog:
 
     def __init__(self, path: str, cluster: str, name: str) -> None:
         self._path, self._votes, self._whose = Path(f"{path}{SUFFIX}"), Path(path), [VERSION, cluster, name]
+        self._later = 1 + zlib.crc32(name.encode()) % 64 / 64  # times the limit
         self.mark = Mark()
         self.waits = 0
         self._over = False  # nothing is written any more
@@ -308,7 +310,7 @@ class DiskLog:
     @property
     def outgrown(self) -> bool:
         """A new snapshot is due."""
-        return self._since > max(CUT_BYTES_MIN, self._snapshot)
+        return self._since > self._later * max(CUT_BYTES_MIN, self._snapshot)
 
     def sync(self) -> Mark:
         """Writes and syncs the records that were appended. Returns how far the file certainly goes now.

@@ -31,6 +31,10 @@ def encoded(cluster: str, name: str, kept: Kept) -> bytes:
     return MAGIC + b"%d %08x\n" % (VERSION, zlib.crc32(body)) + body
 
 
+class _Damaged(ValueError):
+    """Not a file that any member wrote so."""
+
+
 def decoded(data: bytes, cluster: str, name: str) -> Kept:
     """
     Raises:
@@ -39,11 +43,11 @@ def decoded(data: bytes, cluster: str, name: str) -> Kept:
     head, _, body = data.partition(b"\n")
     words = head.removeprefix(MAGIC).split()
     if not head.startswith(MAGIC) or len(words) != 2 or not words[0].isdigit():
-        raise ValueError("the file is of another kind")
+        raise _Damaged("the file is of another kind")
     if int(words[0]) != VERSION:
         raise ValueError(f"the file is of version {int(words[0])}, and this release reads {VERSION}")
     if words[1] != b"%08x" % zlib.crc32(body):
-        raise ValueError("the file is damaged: its checksum is wrong")
+        raise _Damaged("the file is damaged: its checksum is wrong")
     whose, _, kept = body.partition(b"\n")
     try:
         written = json.loads(whose)
@@ -52,7 +56,7 @@ def decoded(data: bytes, cluster: str, name: str) -> Kept:
             raise ValueError(told.format(*written, name, cluster))
         return Kept.load(kept)
     except (RemoteProtocolError, IndexError, TypeError) as error:
-        raise ValueError(f"the file cannot be read: {error}") from None
+        raise _Damaged(f"the file cannot be read: {error}") from None
 
 
 def locked(path: str) -> IO[bytes]:
@@ -137,12 +141,14 @@ class StableFile:
         except OSError as error:
             raise self._refused(error.strerror or str(error)) from error
         except ValueError as error:
-            raise self._refused(str(error)) from error
+            raise self._refused(str(error), damaged=isinstance(error, _Damaged)) from error
 
-    def _refused(self, why: str) -> ConfigError:
+    def _refused(self, why: str, damaged: bool = False) -> ConfigError:
+        remedy = "Give each member a file of its own"
+        if damaged:
+            remedy = f"Remove {self._path} and {self._path}.log, if it was this member's"
         return unusable(
-            f"stable={str(self._path)!r}: {why}. Give each member a file of its own; without its file a member is a "
-            "new one, and has no vote"
+            f"stable={str(self._path)!r}: {why}. {remedy}; without its file a member is a new one, and has no vote"
         )
 
     def write(self, kept: Kept) -> None:

@@ -369,7 +369,8 @@ class Participant(TableMachine):
         names = {member.id: member.name for member in self.context.members}
         return (
             f"only [{', '.join(names[each] for each in survivors)}] of [{', '.join(names.values())}] can be reached, "
-            "which is not a majority: the group continues when more are back. If they are gone for good, an operator "
+            "which is not a majority: the group continues when more are back (processes started again count only with "
+            "stable=). If they are gone for good, an operator "
             f"can unblock it: seqcast unblock {shlex.quote(self.context.cluster)}{self.context.settings.reach}"
         )
 
