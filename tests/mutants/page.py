@@ -26,8 +26,8 @@ memory, the use of the processor or a secret in memory, which no verdict of the 
 by other means; and 12 need frames that come late in a way that few seeds draw, two events at once, or a setting that
 few seeds have (for 4 of these at most eleven of the 60 seeds execute the changed lines). The checks of a group at
 rest that came last, by the state of its machines, counters and frames, and the merge of a quiet group, did not raise
-this share. They, and a step in which timers run before their time, find forgotten timers that no test had found. Most
-rows name a test, as tests are tried first.
+this share. A step in which timers run before their time, added after that, finds a forgotten timer that no test had
+found. Most rows name a test, as tests are tried first.
 
 | fault | caught by |
 |---|---|
