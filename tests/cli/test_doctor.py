@@ -325,7 +325,8 @@ def test_without_multicast_a_pair_whose_members_send_unicasts_has_no_finding(pai
     assert found == set(), lines
     facts = {line["word"]: (line["level"], line["fact"]) for line in lines}
     assert facts["multicast"][0] == "note" and "0 of 20 arrive there, 0 of 20 here" in facts["multicast"][1]
-    assert facts["seeds"] == ("note", f"{there.address}: the machine answers, and no member runs there now")
+    none = "the machine answers: no member runs there now, or a firewall refuses"
+    assert facts["seeds"] == ("note", f"{there.address}: {none}")
     assert facts["port"] == ("ok", f"{there.address} reaches UDP port 47310 of {here.address}")
 
 
@@ -379,13 +380,14 @@ def test_an_advertised_address_must_lead_to_the_port_of_the_member(pair, tmp_pat
 
 @linux
 def test_a_closed_port_shows_a_machine_without_a_member_and_silence_shows_nothing():
+    none = "the machine answers: no member runs there now"
     config = Config(transport="unicast", seeds="127.0.0.1:9,127.0.0.2", port=47390, port_range=1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member:
         member.bind(("127.0.0.2", 47391))
         discovery = Discovery(config, "doctor", lambda _: None)
         discovery.look()
         lines = [(line.level, line.fact.partition(",")[0]) for line in seeds.look(discovery)]
-    assert lines == [("ok", "127.0.0.2: datagrams are not refused"), ("note", "127.0.0.1:9: the machine answers")]
+    assert lines == [("ok", "127.0.0.2: datagrams are not refused"), ("note", f"127.0.0.1:9: {none}")]
 
 
 @pytest.mark.long
@@ -527,3 +529,19 @@ def test_datagrams_of_others_are_ignored():
 def test_bad_arguments_are_one_line(capsys):
     assert cli.main(["doctor", "--listen", "x"]) == 2
     assert "must be a UDP port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "tried", "said"),
+    [
+        ([("ok", "machine")], False, "this machine is fit; no path was tried"),
+        ([("WARN", "seeds")], False, "this machine is fit, but seeds lead nowhere; no path was tried"),
+        ([("ok", "unicast"), ("WARN", "seeds")], True, "a group works with that host, but seeds lead nowhere"),
+        ([("ok", "unicast")], True, "a group works"),
+    ],
+)
+def test_the_result_says_nothing_of_paths_that_were_not_tried(found, tried, said):
+    from seqcast.doctor.command import _result
+    from seqcast.doctor.lines import Line
+
+    assert _result([Line(level, word, "") for level, word in found], tried).startswith(said)

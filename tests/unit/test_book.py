@@ -304,3 +304,38 @@ def test_a_seed_where_this_member_itself_is_leaves_no_doubt(resolved):
 def test_a_list_without_a_name_is_refused(seed):
     with pytest.raises(ConfigError, match="names none"):
         Config(transport="unicast", seeds=seed)
+
+
+def test_the_first_seed_that_is_elsewhere_decides_the_interface(monkeypatch):
+    asked = []
+    monkeypatch.setattr("seqcast.net.discovery._source", lambda way, _: asked.append(way) or "")
+    made = Discovery(Config(transport="unicast", seeds=["127.0.0.1", "10.9.0.9", "10.7.0.9", "10.8.0.9:7"]), "a", print)
+    made.look()
+    assert made.host() == "127.0.0.1"
+    assert asked == ["10.9.0.9", "10.7.0.9", "10.8.0.9", "127.0.0.1"]
+
+
+def test_seeds_without_a_way_leave_the_route_of_multicasts_before_loopback(resolved, monkeypatch):
+    ways = {"239.255.0.1": "10.0.0.7"}
+    monkeypatch.setattr("seqcast.net.discovery._source", lambda way, _: ways.get(way, ""))
+    made = Discovery(Config(transport="unicast", seeds=["gone"]), "a", print)
+    made.look()
+    assert made.host() == "10.0.0.7"
+    ways.clear()
+    assert made.host() == "127.0.0.1"
+
+
+def test_more_addresses_than_are_tried_are_told_once(resolved, caplog):
+    made = Discovery(Config(transport="unicast", seeds=[f"host{number}" for number in range(64)]), "a", print)
+    made.look()
+    made.look()
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "320 addresses, more than the 256" in told and "64 are left out" in told
+    ports = [int.from_bytes(each[1:3], "big") for each in made.addresses[:BOOK_MAX]]
+    assert ports.count(47310) == 64, "the first port of each host is tried"
+
+
+def test_a_seed_where_this_member_itself_is_is_not_called_silent(resolved):
+    made = Discovery(Config(transport="unicast", seeds=["host1", "host2"]), "a", print)
+    made.look()
+    assert made.said((), made.found["host1"][0]) == "host1 is this member itself; nobody answers at host2"

@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"ok": not failed, "lines": [line.item() for line in found]}))
     else:
-        print(f"{'result':18}{_result(found)}")
+        print(f"{'result':18}{_result(found, bool(arguments.other))}")
     return 1 if failed else 0
 
 
@@ -79,12 +79,18 @@ def _place(own: bytes, public: bytes) -> OwnAddress:
     return OwnAddress(host, port, told)
 
 
-def _result(found: Sequence[Line]) -> str:
+def _result(found: Sequence[Line], tried: bool) -> str:
+    lost = any(line.word == "seeds" and line.level == "WARN" for line in found)
     levels = {line.word: line.level for line in found}
     if levels.get("unicast", "FAIL") != "FAIL" and levels.get("multicast") == "FAIL":
         return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
     if "FAIL" in levels.values():
         return "a group does not work like this"
+    if not tried:
+        but = ", but seeds lead nowhere" if lost else ""
+        return f"this machine is fit{but}; no path was tried: run `seqcast doctor --listen` there, and --with HOST here"
+    if lost:
+        return "a group works with that host, but seeds lead nowhere"
     return "a group works; the warnings say what slows it down" if "WARN" in levels.values() else "a group works"
 
 

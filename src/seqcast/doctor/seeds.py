@@ -72,7 +72,8 @@ def _reached(places: Sequence[tuple[str, frozenset[bytes]]]) -> Iterator[Line]:
         vanish = "a member is there, or datagrams vanish on the way (`seqcast doctor --with` tells)"
         yield Line(OK, "seeds", f"{_named(taken)}: datagrams are not refused, so {vanish}")
     if closed:
-        yield Line(NOTE, "seeds", f"{_named(closed)}: the machine answers, and no member runs there now")
+        none = "the machine answers: no member runs there now, or a firewall refuses"
+        yield Line(NOTE, "seeds", f"{_named(closed)}: {none}")
     for why, names in lost.items():
         yield Line(WARN, "seeds", f"{_named(names)} cannot be reached: {why}", codes.NO_ROUTE)
 

@@ -89,7 +89,7 @@ def _is_local(host: str) -> bool:
 def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: Iterable[bytes]) -> Advice:
     first, last = config.port, config.port + config.port_range
     trouble, answered = fault(driver), tuple(answered)
-    fate = discovery.said(answered)
+    fate = discovery.said(answered, driver.address)
     return Advice(
         f"{trouble + '. ' if trouble else ''}This member is at {describe_address(driver.address)}, and "
         f"{fate}. Check that other members run with the same cluster name, transport, port and ip_version"

@@ -7,13 +7,14 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 import seqcast.codes as codes
 from seqcast.config import Config
 from seqcast.config.check import split_seed
+from seqcast.core.machines.book import BOOK_MAX
 from seqcast.errors import ConfigError
 from seqcast.net.seeds import Asked, hosts_of
 
@@ -25,6 +26,8 @@ NAMED_MAX = 8
 """Addresses and seeds that a board names."""
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses that nobody has: by which interface would a datagram to the world leave?"""
+MULTICAST = {4: "239.255.0.1", 6: "ff15::1"}
+"""By which interface would a multicast leave? A network may have a route for these alone."""
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 
 T = TypeVar("T")
@@ -54,6 +57,7 @@ class Discovery:
         self.addresses: tuple[bytes, ...] = ()
         self.places: tuple[tuple[str, frozenset[bytes]], ...] = ()
         """By address of a host, in words: where a member may be there; replaced as a whole."""
+        self._left_out = 0  # addresses for which a member has no room, as told last
         self._looked, self._stopped = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"seqcast-seeds-{name}", daemon=True)
 
@@ -78,6 +82,7 @@ class Discovery:
         for host in wanted:
             self._try(host, self.found, partial(_resolved, host, self.config))
         self.addresses = tuple(sorted({address for each in self.found.values() for address in each}))
+        self._tell_left_out(max(0, len(self.addresses) - BOOK_MAX))
         places: dict[str, set[bytes]] = {}
         for host, found in self.found.items():
             port = split_seed(host)[1]
@@ -94,22 +99,48 @@ class Discovery:
         else:
             self.failed.pop(seed, None)
 
+    def _tell_left_out(self, n: int) -> None:
+        if n > self._left_out:
+            text = codes.NOBODY_HEARD(
+                "%s: the seeds lead to %d addresses, more than the %d that are tried, those of the first ports first: "
+                "%d are left out; give the ports (host:port), or a smaller port_range"
+            )
+            log.warning(text, self.name, n + BOOK_MAX, BOOK_MAX, n)
+        self._left_out = n
+
     def host(self) -> str:
-        """Our address on the way to the seeds: to one that is on another machine, if there is any."""
+        """Our address on the way to the seeds: to the first one that is on another machine, if there is any. Seeds that
+        have no address yet, or no way to them, are probably elsewhere, and once on loopback a member stays there."""
         version = self.config.ip_version
-        hosts = sorted({ipaddress.ip_address(each[3:]) for each in self.addresses}, key=lambda host: host.is_loopback)
-        ways = [str(host) for host in hosts] or [ELSEWHERE[version]]
+        ways = sorted(self._ways(), key=lambda way: ipaddress.ip_address(way.partition("%")[0]).is_loopback)
+        if not ways or self.is_elsewhere():
+            ways += [ELSEWHERE[version], MULTICAST[version]]
         return next(filter(None, (_source(way, version) for way in ways)), LOOPBACK[version])
 
-    def said(self, answered: Iterable[bytes] = ()) -> str:
-        """How the seeds fared, for an error or a warning; ``answered``: addresses from which somebody was heard."""
+    def _ways(self) -> Iterator[str]:
+        """The addresses of the hosts, in the order of the seeds."""
+        for host in dict.fromkeys(host for seed in self.seeds for host in self.hosts.get(seed, ())):
+            zone = split_seed(host)[0].partition("%")[2]
+            for ip in dict.fromkeys(ipaddress.ip_address(each[3:]) for each in self.found.get(host, ())):
+                yield f"{ip}%{zone}" if zone and ip.is_link_local else str(ip)
+
+    def said(self, answered: Iterable[bytes] = (), own: bytes = b"") -> str:
+        """How the seeds fared, for an error or a warning.
+
+        Args:
+            answered: addresses from which somebody was heard.
+            own: of this member.
+        """
         if not self.seeds:
             return "there are no seeds: give seeds= with the hosts of other members"
         lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in self.failed.items() if not self._known(seed)]
         heard = set(answered)
         silent = [host for host, known in self.found.items() if heard.isdisjoint(known)]
         some = [host for host in self.found if host not in silent]
+        here = [host for host in silent if own in self.found[host]]
+        silent = [host for host in silent if host not in here]
         said = [f"somebody answers at {', '.join(some)}"] if some else []
+        said += [f"{', '.join(here)} is this member itself"] if here else []
         said += [f"nobody answers at {', '.join(silent)}"] if silent else []
         waits = [each for each in self.seeds if each not in self.hosts and each not in self.failed]
         said += [f"{', '.join(waits)} has not answered yet with hosts"] if waits else []
@@ -202,6 +233,7 @@ def _source(host: str, version: int) -> str:
     with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((host, 9))
-            return str(asked.getsockname()[0])
+            source, zone = str(asked.getsockname()[0]).partition("%")[0], host.partition("%")[2]
+            return f"{source}%{zone}" if zone else source
         except OSError:
             return ""

@@ -84,7 +84,7 @@ class Joining:
         discovery = self._discovery
         if discovery is None:
             return None
-        return lambda: f"join waits, and {discovery.said(tuple(self._endpoint.answered))}"
+        return lambda: f"join waits, and {discovery.said(tuple(self._endpoint.answered), self._driver.address)}"
 
     def wait_members(self, n: int) -> None:
         """Waits until the newest view has ``n`` members that are not observers, at most until ``join_timeout_s`` after
