@@ -161,6 +161,12 @@ def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
             kv.group  # noqa: B018
 
 
+def test_a_replica_that_joins_says_who_is_missing() -> None:
+    with replicate(cluster(), "a", found=2, ready_s=0) as alone:
+        wait_until(lambda: alone.why not in ("", "it joins"))
+        assert "found=2" in alone.why and not alone.ready
+
+
 def test_calls_that_gather_fit_into_the_largest_message() -> None:
     with replicate(cluster(), "a", message_bytes_max=1000) as kv:
         answers: list[bytes] = []

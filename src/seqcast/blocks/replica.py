@@ -17,7 +17,7 @@ import seqcast.codes as codes
 from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
-from seqcast.api.group import ENDING, Group, join
+from seqcast.api.group import ENDING, Group, join, open_groups
 from seqcast.arguments import as_about, check_name, deadline_of, left_until, nanoseconds
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.disk import DiskLog
@@ -203,6 +203,7 @@ class Replica(Closing, Generic[M]):
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
         self._why = "it joins"
+        self._part: _Part | None = None  # of the membership, by which its group is known while it joins
         self._failure: BaseException | None = None  # the end, by `close` as well
         self._failed: BaseException | None = None  # the same, not by `close`
         self._on_failed: list[Callable[[BaseException], object]] = []
@@ -231,8 +232,10 @@ class Replica(Closing, Generic[M]):
         """Why not ready, as text for people; "" if ready."""
         with self._lock:
             group, why = self._group, self._reason()
+            failed, part = self._failure is not None, self._part
         if group is None:
-            return why
+            waits_for = [each.status.reason for each in open_groups() if part is not None and each._state is part]
+            return why if failed else "".join(waits_for) or why
         status = group.status
         return "" if status == "member" else status.reason or f"it is {status}"
 
@@ -683,8 +686,8 @@ class Replica(Closing, Generic[M]):
         while not self._is_over():
             self._load()
             try:
-                info = self._info
-                group = join(self.cluster, name=self._name, state=_Part(self), config=config, info=info)
+                info, self._part = self._info, _Part(self)
+                group = join(self.cluster, name=self._name, state=self._part, config=config, info=info)
                 self._me = group.member.id
             except JoinRefused as refused:
                 if not self._was_member:
