@@ -214,7 +214,9 @@ class Engine:
     def urgent(self) -> bool:
         """Does something wait for a transmission that no ``unsent`` byte stands for: an ack, a repeat, a window?"""
     # The control plane.
-    def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False, anybody: bool = False) -> bool:
+    def control_send(
+        self, payload: bytes, address: bytes = b"", outside: bool = False, anybody: bool = False
+    ) -> bool:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
 
         Args:

@@ -90,7 +90,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_own": "This member's own multicasts that came back.",
         "drop_address": "Datagrams of a member that came from another address than its own.",
         "drop_rate": "Control frames and pings of one sender beyond the limit; with a key also datagrams from an "
-        "address from which many came that did not open, or that had come before.",
+                     "address from which many came that did not open, or that had come before.",
         "drop_repeated": "Repetitions of a standing control frame, which was reported once.",
         "drop_share": "Packets of a sender beyond its share of the receive buffers.",
         "drop_stranger": "Datagrams of processes that are not in the view.",
@@ -187,7 +187,7 @@ CROWD: dict[str, dict[str, str]] = {
         "packets_lost": "Messages that were told as lost by `CrowdLost`.",
         "streams_restored": "Times that three packets in a row brought this member back to a sender.",
         "gossips_sent": "Gossips that this member sent or passed on; one counts once, whatever its number of "
-        "receivers.",
+                        "receivers.",
         "gossips_received": "Gossips that came, whoever made them.",
         "gossips_forged": "Gossips that others made in this member's name.",
         "messages_dropped": "Gossips and requests that were dropped because the queue of those to handle was full.",

@@ -372,7 +372,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         const=FAULTS[0],
         choices=FAULTS,
         help="falsify one member's journal after the run, to see the audit find the fault (if none is named: "
-        "%(const)s)",
+             "%(const)s)",
     )
     return result.parse_args(argv)
 

@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--observe",
         action="store_true",
         help="join as an observer, which takes no part in decisions, founds no group, and waits for one (default: as a "
-        "member, so that this command may be the first of a group)",
+             "member, so that this command may be the first of a group)",
     )
     result.add_argument(
         "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"

@@ -115,7 +115,9 @@ class Config(_Marked):
         "deprecated ones, and those of the link come last; `fe80::1%eth0` names one of these. All members of a group "
         "must use interfaces on one network.",
     )
-    ip_version: int = _knob(4, "", "Version of the Internet Protocol. Must be the same on every member.", among=(4, 6))
+    ip_version: int = _knob(
+        4, "", "Version of the Internet Protocol. Must be the same on every member.", among=(4, 6)
+    )
     address: str = _knob(
         "",
         "multicast address",

@@ -69,9 +69,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         choices=KINDS,
         default="batches",
         help="how applications send and receive; batches: arrays of messages without the sender's own, the most that "
-        "is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the same in "
-        "asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison; c, with --latency "
-        "only: in C, by the table of functions of seqcast.embed",
+             "is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the same in "
+             "asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison; c, with --latency "
+             "only: in C, by the table of functions of seqcast.embed",
     )
     parser.add_argument(
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
@@ -142,7 +142,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default=0,
         metavar="N",
         help="with --latency: N questions per second, whether answers come or not; a round trip begins when its "
-        "question should have been sent, so that a stall counts for all delayed ones",
+             "question should have been sent, so that a stall counts for all delayed ones",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="round trips of the ping-pong (5000 for each second)")
     parser.add_argument(

@@ -118,7 +118,9 @@ def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
     Args:
         merged: tag of the last view whose branches are, if that view has no rows before the position.
     """
-    at = next((at for at, view in enumerate(journal.views) if view.tag == merged), 0)  # a stream begins after the first
+    at = next(
+        (at for at, view in enumerate(journal.views) if view.tag == merged), 0
+    )  # a stream begins after the first
     return next((view for view in journal.views[at + 1 :] if view.idx >= idx and view.subgroups), None)
 
 

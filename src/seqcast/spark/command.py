@@ -40,7 +40,9 @@ def add_job_options(parser: Parser) -> None:
     """Adds the arguments that every command on Spark has: the journals, and where to run."""
     parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
-    parser.add_argument("--ship", action="store_true", help="send seqcast to the workers of a cluster that lack it")
+    parser.add_argument(
+        "--ship", action="store_true", help="send seqcast to the workers of a cluster that lack it"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
