@@ -107,6 +107,9 @@ class _NoPromise(Participant):
         return frame.attempt in self.answered
 
 
+_NoPromise.__name__ = Participant.__name__  # of its states at rest
+
+
 @contextlib.contextmanager
 def no_promise() -> Iterator[dict[str, Any]]:
     with mock.patch.object(seqcast.core.wiring, "Participant", _NoPromise):

@@ -43,7 +43,7 @@ class Replayed(Stage):
 
 
 def beacon_of(node: Process, **more: object) -> Beacon:
-    return replace(node.endpoint.machines.merger.beacons._own_beacon(), **more)
+    return replace(node.endpoint.machines.merger.beacons.own_beacon(), **more)
 
 
 @IDENTITIES

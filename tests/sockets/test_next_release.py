@@ -23,7 +23,7 @@ import seqcast
 from seqcast.config import identities, keys
 from seqcast.core.frames.fields import PROTOCOL_VERSION
 
-LAST = {"joining": "answers: Id", "fields": "speaks: Speaks", "view": "stateful: Flag", "merging": "answers: Id"}
+LAST = {"joining": "answers: Id", "fields": "opens: KeyIds", "view": "stateful: Flag", "merging": "answers: Id"}
 """By module of frames: a field of one of them (``Join``, ``MemberInfo``, ``NewView``, ``Beacon``), behind which another
 one is added."""
 MEMBER = """

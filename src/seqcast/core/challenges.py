@@ -13,6 +13,8 @@ answers do not count for long. (Inside a view a JOIN shows the same by its cooki
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from seqcast.core.context import NEVER, Context
@@ -21,9 +23,11 @@ from seqcast.core.frames.merging import Beacon
 from seqcast.core.rules.numbers import numbers
 from seqcast.types import MEMBERS_MAX
 
-K = TypeVar("K")
+K = TypeVar("K", tuple[int, bytes], tuple[int, int, bytes])
 SENDERS_MAX = 4 * MEMBERS_MAX
-"""The most senders that are remembered."""
+"""The most senders and addresses that are remembered,"""
+ADDRESSES_MAX = 4
+"""and of one sender."""
 
 
 class Challenges:
@@ -57,10 +61,11 @@ class Challenges:
         if old and self._is_due(self._asked, sender, address, self.context.settings.join_ns_min // 2):
             self.context.send(Challenge(frame.nonce, self._numbers()[0]), sender, address)
 
-    def may_answer(self, sender: int, address: bytes) -> bool:
-        """Is a question of this one to be answered? Nobody asks more often, and a recorded question may come again and
-        again."""
-        return self._is_due(self._shown, sender, address, self.context.settings.join_ns_min // 4)
+    def answer(self, question: Challenge, sender: int, address: bytes, ours: Callable[[], Join | Beacon]) -> None:
+        """Shows one that heard a frame of ours that we are there, by another such frame. Nobody asks more often than we
+        answer, and a recorded question may come again and again."""
+        if self._is_due(self._shown, sender, address, self.context.settings.join_ns_min // 4):
+            self.context.send(replace(ours(), answers=question.number), sender, address)
 
     def _is_due(self, last: dict[tuple[int, bytes], int], sender: int, address: bytes, pause_ns: int) -> bool:
         now, key = self.context.now, (sender, address)
@@ -87,7 +92,11 @@ def _tag(frame: Join | Beacon) -> int:
 
 
 def _remember(known: dict[K, int], key: K, now: int) -> None:
+    """Each sender has a few places, as anybody can send its recorded frames from as many addresses as it likes."""
     known.pop(key, None)
-    if len(known) >= SENDERS_MAX:
+    same = [each for each in known if each[0] == key[0]]
+    if len(same) >= ADDRESSES_MAX:
+        del known[same[0]]
+    elif len(known) >= SENDERS_MAX:
         del known[next(iter(known))]
     known[key] = now

@@ -780,16 +780,6 @@ def _heed_wait(machines: Machines, frame: Wait, _: int, __: bytes) -> None:
     machines.lifecycle.heard_place(frame.seen)
 
 
-def _answer_joining(machines: Machines, frame: Challenge, sender: int, address: bytes) -> None:
-    if machines.challenges.may_answer(sender, address):
-        machines.lifecycle.answer(frame.number, sender, address)
-
-
-def _answer_inside(machines: Machines, frame: Challenge, sender: int, address: bytes) -> None:
-    if machines.challenges.may_answer(sender, address):
-        machines.merger.beacons.answer(frame.number, sender, address)
-
-
 def _block(machines: Machines, frame: Block, sender: int, _: bytes) -> None:
     machines.participant.block(frame, sender)
     machines.end_pauses()
@@ -813,9 +803,10 @@ ROUTES = (
     Route(Wait, Of.ANY, By.ASKED, _heed_wait, "lifecycle: a group exists, so none is formed"),
     Route(Seen, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.heard_place(f.seen),
           "lifecycle: others see us at another address than ours, which we may take"),
-    Route(Challenge, Of.SOUGHT, By.SEALED, _answer_joining,
+    Route(Challenge, Of.SOUGHT, By.SEALED, lambda m, f, who, at: m.challenges.answer(f, who, at, m.lifecycle.own_join),
           "lifecycle: a JOIN shows its sender that we are there"),
-    Route(Challenge, Of.INSIDE, By.SEALED, _answer_inside,
+    Route(Challenge, Of.INSIDE, By.SEALED,
+          lambda m, f, who, at: m.challenges.answer(f, who, at, m.merger.beacons.own_beacon),
           "merge: a BEACON shows its sender that our view is there"),
     Route(Refused, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.fire(LifecycleEvent.REFUSED, f),
           "lifecycle: the join fails, unless a VIEW takes us in soon"),

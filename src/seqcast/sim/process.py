@@ -541,7 +541,7 @@ class Process:
                 continue
             if isinstance(effect, Send | Stand):
                 if isinstance(effect, Send):
-                    self._note_view(effect.payload)
+                    self._note_view(effect.payload, sent=True)
                     if self.world.resting:
                         self.record.frames[type(load(taken_apart(effect.payload).payload)).__name__] += 1
                 transmit(self.engine, effect, self.endpoint.counters, self.now)
@@ -572,12 +572,13 @@ class Process:
         if effect.member not in self.endpoint.context.infos or effect.sees != str(effect.member):
             self.record.violations.append(f"asking: {self.record} hears {effect.sees} of {effect.member}")
 
-    def _note_view(self, payload: bytes) -> None:
-        """Notes the attempt of a VIEW, received or sent."""
+    def _note_view(self, payload: bytes, *, sent: bool = False) -> None:
+        """Notes the attempt of a VIEW, received or sent. One that is received may be forged."""
         with contextlib.suppress(RemoteProtocolError):
             frame = load(taken_apart(payload).payload)
             if isinstance(frame, NewView):
-                self.world.made[frame.view_id.tag] = frame
+                if sent:
+                    self.world.made[frame.view_id.tag] = frame
                 self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
 
     def _note_repeated(self) -> None:

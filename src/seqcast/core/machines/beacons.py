@@ -110,7 +110,7 @@ class Beacons:
         """A beacon of a view that we were never in. Returns whether ours can be merged with that."""
         if sender in self.context.infos:
             self.initiator.membership.seen_elsewhere(sender)
-            own = self._own_beacon()
+            own = self.own_beacon()
             now = self.context.now
             if now - self.told_ns.get(sender, -NEVER) >= self.context.settings.beacon_ns // 2:
                 self.told_ns[sender] = now
@@ -171,7 +171,7 @@ class Beacons:
         times = 1 if context.primary else REPEATS  # beacons of a primary partition change
         self.due_ns = context.now + times * context.settings.beacon_ns
         self.said_ns, self.repeated = context.now, times > 1
-        context.emit(Announce(self._own_beacon(), context.settings.beacon_ns, times))
+        context.emit(Announce(self.own_beacon(), context.settings.beacon_ns, times))
 
     def review(self) -> None:
         """Called at the end of each step: perhaps no longer our turn."""
@@ -187,10 +187,6 @@ class Beacons:
                 self._greet(member, info.address)
         for member, seen in self.heard.items():
             self._greet(member, seen.address)
-
-    def answer(self, number: int, sender: int, address: bytes) -> None:
-        """Shows one that heard a beacon of ours that our view is there."""
-        self.context.send(replace(self._own_beacon(), answers=number), sender, address)
 
     # ---- requests of the merge
 
@@ -321,7 +317,7 @@ class Beacons:
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
         """
-        context, own = self.context, self._own_beacon()
+        context, own = self.context, self.own_beacon()
         assert frame.primary is not None and own.primary is not None
         now, settings = context.now, context.settings
         ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
@@ -391,7 +387,7 @@ class Beacons:
         tried = self.book.take(self._inside(), context.now)
         self.show(tried)
         if self.initiator.membership.acting():
-            own = self._own_beacon()
+            own = self.own_beacon()
             for address in tried:
                 context.send(own, NOBODY, address)
 
@@ -451,7 +447,7 @@ class Beacons:
         differ = difference(dict(settings.shared), dict(frame.shared))
         return f"other settings: {differ}" if differ else ""
 
-    def _own_beacon(self) -> Beacon:
+    def own_beacon(self) -> Beacon:
         assert self.context.view is not None
         primary = None
         if self.context.primary:

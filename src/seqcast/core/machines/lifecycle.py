@@ -265,9 +265,9 @@ class Lifecycle(TableMachine):
         """A frame has come to our stated address."""
         self.echo = NO_ECHO
 
-    def answer(self, number: int, sender: int, address: bytes) -> None:
-        """Shows one that heard our JOIN that we are there."""
-        self.context.send(replace(self._join(self._voted()), answers=number), sender, address)
+    def own_join(self) -> Join:
+        """Our JOIN as of now."""
+        return self._join(self._voted())
 
     def begin_with(self, first: NewView | None) -> None:
         """The votes of those that started again decided on a first view of ours; None: not yet."""
