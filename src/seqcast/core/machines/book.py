@@ -89,13 +89,11 @@ class Hint:
         named_ns: when it was named last: in a full book, the one that nobody has named for longest makes room.
         heard_ns: when it said last that it hears us.
         copied: JOINs go there alone, too, from now on.
-        asked: by these.
     """
 
     named_ns: int = -NEVER
     heard_ns: int = -NEVER
     copied: bool = False
-    asked: Asked = field(default_factory=Asked)
 
 
 class Book:
@@ -133,11 +131,11 @@ class Book:
                 self._note(address, Source.NAMED, now)
             elif address != self.own and self._has_place(address, now):
                 hint = self.hints.setdefault(address, Hint())
-                hint.named_ns, hint.asked = now, Asked()
+                hint.named_ns = now
 
     def heard(self, address: bytes) -> None:
         """Somebody is there: JOINs go there often again."""
-        if known := self.places.get(address) or self.hints.get(address):
+        if known := self.places.get(address):
             known.asked = Asked()
 
     def heard_by(self, address: bytes, now: int) -> None:
@@ -162,12 +160,13 @@ class Book:
         other copies, and so say that they hear each other. Then none sends copies until the others have forgotten it.
         Each hears other joiners at each moment, and votes for another one.
         """
-        asked = {address: place.asked for address, place in self.places.items()}
+        asked, told = {address: place.asked for address, place in self.places.items()}, list[bytes]()
         for address, hint in self.hints.items() if tries >= JOINS_ALONE else ():
             hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns
             if hint.copied:
-                asked.setdefault(address, hint.asked)
-        return [address for address, each in asked.items() if each.is_due(now, self.join_ns // 2) or everyone]
+                told.append(address)  # somebody named it lately, so it is not silent
+        due = [address for address, each in asked.items() if each.is_due(now, self.join_ns // 2) or everyone]
+        return [*due, *(address for address in told if address not in asked)]
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
         """Those to be tried now, a few at most.
