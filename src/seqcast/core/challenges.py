@@ -92,7 +92,7 @@ def _tag(frame: Join | Beacon) -> int:
 
 
 def _remember(known: dict[K, int], key: K, now: int) -> None:
-    """Each sender has a few places, as anybody can send its recorded frames from as many addresses as it likes."""
+    """Each sender has a few places, as anybody can send recorded frames from any number of addresses."""
     known.pop(key, None)
     same = [each for each in known if each[0] == key[0]]
     if len(same) >= ADDRESSES_MAX:

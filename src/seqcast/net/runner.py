@@ -188,7 +188,7 @@ class Runner:
         self.guard: GuardThread | None = None
         if listener is not None:
             self.guard = GuardThread(member, self._tag, listener, self._gone, self.endpoint.edges)
-        self.journal: Callable[[], dict[str, Any]] = dict  # how it fares; see ``JournalWriter.state``
+        self.journal: Callable[[], dict[str, Any]] = dict  # its state; see ``JournalWriter.state``
         self._requests.append(JoinGroup())
         requests = self._requests
         self.questions = Questions(

@@ -164,7 +164,7 @@ class Book:
         for address, hint in self.hints.items() if tries >= JOINS_ALONE else ():
             hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns
             if hint.copied:
-                told.append(address)  # somebody named it lately, so it is not silent
+                told.append(address)  # somebody named this one lately
         due = [address for address, each in asked.items() if each.is_due(now, self.join_ns // 2) or everyone]
         return [*due, *(address for address in told if address not in asked)]
 
