@@ -6,9 +6,8 @@
 /* When a datagram has left, the kernel wakes the threads that poll its socket, as there is room again; nobody polls
  * `out`. */
 static sc_fd socket_of(const sc_io *io, const sc_tx *run) {
-    if (run->whole && io->whole != SC_NO_FD) return io->whole;
-    if (run->unheard && io->unheard != SC_NO_FD) return io->unheard;
-    return run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
+    int out = run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD;
+    return sc_socket_of(io, run, out ? io->out : io->fd[SC_LANE_UNICAST]);
 }
 
 /* Returns how many there are, at most SC_MEMBERS_MAX. */

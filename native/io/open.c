@@ -236,38 +236,20 @@ static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     set_fragments(io, fd, 1);
     return finish_unheard(io, fd, own);
 }
-#else
-void sc_open_apart(sc_io *io) { (void)io; }
-#endif
 
 /* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread
  * sleeps on it. Without one, everything leaves by the unicast socket. */
-static void open_out(sc_io *io, const sc_sockaddr *own) {
-#if defined(__linux__)
-    io->out = open_beside(io, own, finish_out);
-#else
-    (void)io, (void)own;
-#endif
-}
+static void open_out(sc_io *io, const sc_sockaddr *own) { io->out = open_beside(io, own, finish_out); }
 
 /* A socket whose datagrams are never fragmented. On systems without one, questions about sizes go in fragments, and
  * find only paths that lose all large datagrams. */
-static void open_whole(sc_io *io, const sc_sockaddr *own) {
-#if defined(__linux__)
-    io->whole = open_beside(io, own, finish_whole);
-#else
-    (void)io, (void)own;
-#endif
-}
+static void open_whole(sc_io *io, const sc_sockaddr *own) { io->whole = open_beside(io, own, finish_whole); }
 
 /* A socket for datagrams to addresses of which nothing was heard. On systems without one they leave as others do. */
-static void open_unheard(sc_io *io, const sc_sockaddr *own) {
-#if defined(__linux__)
-    io->unheard = open_beside(io, own, finish_unheard);
+static void open_unheard(sc_io *io, const sc_sockaddr *own) { io->unheard = open_beside(io, own, finish_unheard); }
 #else
-    (void)io, (void)own;
+void sc_open_apart(sc_io *io) { (void)io; }
 #endif
-}
 
 /* Packets as large as a receive buffer travel one by one, and a call that cannot bring several in one is cheaper. */
 static void use_offloads(sc_io *io) {
@@ -296,7 +278,9 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
         return sc_io_fail(error, "route", sc_errno());
     sc_io_filter_own(io, SC_LANE_DATA);
     sc_io_filter_own(io, SC_LANE_CONTROL);
+#if defined(__linux__)
     open_out(io, own);
+#endif
     sc_store(&io->looped, 1);
     return 0;
 }
@@ -328,8 +312,10 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         sc_io_close(io);
         return -1;
     }
+#if defined(__linux__)
     open_whole(io, &own);
     open_unheard(io, &own);
+#endif
     use_offloads(io);
     return 0;
 }

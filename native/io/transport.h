@@ -18,6 +18,12 @@ struct sc_transport {
     void (*send)(sc_io *io, const sc_tx *runs, int n);
 };
 
+/* The socket for a run whose datagrams are not to be fragmented, or may be for nobody; otherwise `other`. */
+static inline sc_fd sc_socket_of(const sc_io *io, const sc_tx *run, sc_fd other) {
+    if (run->whole && io->whole != SC_NO_FD) return io->whole;
+    return run->unheard && io->unheard != SC_NO_FD ? io->unheard : other;
+}
+
 /* The element of a transport's `send`: a run on its way to one address. */
 typedef struct {
     const sc_tx *run;

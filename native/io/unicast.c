@@ -26,9 +26,7 @@ static int mend(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *
 static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
     sc_fd by = io->fd[SC_LANE_UNICAST];
     if (run->lane == SC_LANE_UNICAST) {
-        if (run->whole && io->whole != SC_NO_FD) by = io->whole;
-        if (run->unheard && io->unheard != SC_NO_FD) by = io->unheard;
-        aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = by};
+        aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = sc_socket_of(io, run, by)};
         return 1;
     }
     uint32_t n = io->targets ? io->targets->n : 0;
