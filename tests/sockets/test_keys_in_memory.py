@@ -67,7 +67,7 @@ def test_the_secrets_of_a_member_lie_in_no_memory_but_that_for_secrets(tmp_path)
             assert len(kept) >= 4 and all(any(each) for each in kept)
             (key,) = keys.read(files["key"])
             derived = bytes(keys.cluster_secret(key, name))
-            kept += [derived, *map(bytes, keys.cookie_secrets([(key.number, derived)]))]
+            kept += [derived, *(bytes(cookie) for _, _, cookie in keys.key_parts([(key.number, derived)]))]
             passing = [bytes(key.secret), base64.b64encode(key.secret), base64.b64encode(seeds["b"])]
             until = time.monotonic() + 10
             while (look := found(b.pid, kept + passing))[1] and time.monotonic() < until:

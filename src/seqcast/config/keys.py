@@ -14,7 +14,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -122,22 +122,16 @@ def cluster_secret(key: Key, cluster: str, by: Hash = hashed) -> Secret:
     return by(key.secret, cluster.encode(), b"seqcast cluster")
 
 
-def cookie_secrets(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> tuple[Secret, ...]:
-    """The secrets of a cluster's cookies: the first one makes those to give.
+def key_parts(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> Iterator[tuple[int, Secret, Secret]]:
+    """Of each key: its id, by which members tell each other which keys they have (the number, and a part of a digest);
+    its secret; and that of the cluster's cookies.
 
     Args:
         secrets: of a ``Seal``.
     """
-    return tuple(by(each, b"", b"seqcast cookie") for _, each in secrets)
-
-
-def key_ids(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> tuple[int, ...]:
-    """By these, members tell each other which keys they have: the number, and a part of a digest.
-
-    Args:
-        secrets: of a ``Seal``.
-    """
-    return tuple(n + IDS * (int.from_bytes(by(each, b"", b"seqcast key id")[:2], "little") >> 5) for n, each in secrets)
+    for number, secret in secrets:
+        part = int.from_bytes(by(secret, b"", b"seqcast key id")[:2], "little") >> 5
+        yield number + IDS * part, secret, by(secret, b"", b"seqcast cookie")
 
 
 def line(number: int, secret: Secret) -> str:

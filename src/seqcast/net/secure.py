@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from seqcast._native.engine import locked
 from seqcast.config import Config
 from seqcast.config.identities import described, read_identity, read_list
-from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, cookie_secrets, key_ids, read
+from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, key_parts, read
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES
 from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
@@ -121,9 +121,7 @@ def _secrets(sodium: Any, keys: Sequence[Key], cluster: str) -> tuple[tuple[int,
 
 def file_keys(secrets: Sequence[tuple[int, Secret]]) -> tuple[FileKey, ...]:
     """The keys of a file, with all that follows from them in memory for secrets."""
-    by = _Hashes(_sodium(), 2 * KEYS_MAX)
-    cookies, ids = cookie_secrets(secrets, by), key_ids(secrets, by)
-    return tuple(FileKey(key, secret, each) for key, (_, secret), each in zip(ids, secrets, cookies, strict=True))
+    return tuple(FileKey(*each) for each in key_parts(secrets, _Hashes(_sodium(), 2 * KEYS_MAX)))
 
 
 LOOK_NS = 1_000_000_000

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from seqcast.config.keys import ROOM, SECRET_BYTES, Seal, cookie_secrets, key_ids
+from seqcast.config.keys import ROOM, SECRET_BYTES, Seal, key_parts
 from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
 from seqcast.core.rules.keys import FileKey
@@ -149,8 +149,7 @@ def simulated_seal(
 
 def file_keys(secrets: Sequence[tuple[int, Secret]]) -> tuple[FileKey, ...]:
     """The keys of a file with these secrets, by mark."""
-    both = zip(key_ids(secrets), secrets, cookie_secrets(secrets), strict=True)
-    return tuple(FileKey(key, secret, cookie) for key, (_, secret), cookie in both)
+    return tuple(FileKey(*each) for each in key_parts(secrets))
 
 
 class SimulatedExchange:
