@@ -42,24 +42,21 @@ class Source(IntEnum):
 
 
 @dataclass(slots=True)
-class Asked:
-    """When an address gets JOINs.
+class Tries:
+    """When an address is tried: each time after twice the wait before.
 
     Args:
-        next_ns: the next one.
-        wait_ns: and the one after it after this time.
+        next_ns: the next time.
+        wait_ns: the last wait.
     """
 
     next_ns: int = -NEVER
     wait_ns: int = 0
 
-    def is_due(self, now: int, least_ns: int) -> bool:
-        """Does a JOIN go there now? Then the next one waits longer."""
-        if now < self.next_ns:
-            return False
-        self.wait_ns = min(max(2 * self.wait_ns, least_ns), ASKED_NS_MAX)
+    def count(self, now: int, least_ns: int, most_ns: int) -> None:
+        """It is tried now; waits have these bounds."""
+        self.wait_ns = min(max(2 * self.wait_ns, least_ns), most_ns)
         self.next_ns = now + self.wait_ns
-        return True
 
 
 @dataclass(slots=True)
@@ -69,16 +66,14 @@ class Contact:
     Args:
         source: the best of its sources.
         since_ns: when that source named it last.
-        next_ns: it is tried next.
-        wait_ns: and then again after this time.
+        shown: our view, while we are in one.
         asked: by JOINs.
     """
 
     source: Source
     since_ns: int
-    next_ns: int
-    wait_ns: int
-    asked: Asked = field(default_factory=Asked)
+    shown: Tries = field(default_factory=Tries)
+    asked: Tries = field(default_factory=Tries)
 
 
 @dataclass(slots=True)
@@ -126,17 +121,16 @@ class Book:
         go there often again."""
         for address in addresses:
             if known := self.places.get(address):
-                known.since_ns, known.asked = now, Asked()
+                known.since_ns, known.asked = now, Tries()
             elif not self.sparing:
                 self._note(address, Source.NAMED, now)
             elif address != self.own and self._has_place(address, now):
-                hint = self.hints.setdefault(address, Hint())
-                hint.named_ns = now
+                self.hints.setdefault(address, Hint()).named_ns = now
 
     def heard(self, address: bytes) -> None:
         """Somebody is there: JOINs go there often again."""
         if known := self.places.get(address):
-            known.asked = Asked()
+            known.asked = Tries()
 
     def heard_by(self, address: bytes, now: int) -> None:
         """There is a joiner who hears us: by multicast, if no JOIN has gone there alone."""
@@ -160,13 +154,18 @@ class Book:
         other copies, and so say that they hear each other. Then none sends copies until the others have forgotten it.
         Each hears other joiners at each moment, and votes for another one.
         """
-        asked, told = {address: place.asked for address, place in self.places.items()}, list[bytes]()
+        asked = list[bytes]()
+        for address, place in self.places.items():
+            due = place.asked.next_ns <= now
+            if due:
+                place.asked.count(now, self.join_ns // 2, ASKED_NS_MAX)
+            if due or everyone:
+                asked.append(address)
         for address, hint in self.hints.items() if tries >= JOINS_ALONE else ():
             hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns
-            if hint.copied:
-                told.append(address)  # somebody named this one lately
-        due = [address for address, each in asked.items() if each.is_due(now, self.join_ns // 2) or everyone]
-        return [*due, *(address for address in told if address not in asked)]
+            if hint.copied and address not in self.places:
+                asked.append(address)  # somebody named this one lately
+        return asked
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
         """Those to be tried now, a few at most.
@@ -176,24 +175,24 @@ class Book:
             now: ns.
         """
         self._forget(now)
-        due = sorted((place.next_ns, address) for address, place in self.places.items() if place.next_ns <= now)
+        tries = [(place.shown.next_ns, address) for address, place in self.places.items()]
+        due = sorted(each for each in tries if each[0] <= now)
         tried = [address for _, address in due if address not in inside][:TRIED_AT_ONCE]
         for address in tried:
-            place = self.places[address]
-            place.next_ns = now + place.wait_ns
-            place.wait_ns = min(2 * place.wait_ns, TRIED_NS_MAX * self.beacon_ns)
+            self.places[address].shown.count(now, self.beacon_ns, TRIED_NS_MAX * self.beacon_ns)
         return tried
 
     def due(self, inside: Collection[bytes]) -> int:
         """When the next one is to be tried; ``NEVER``: there is none."""
-        return min((place.next_ns for address, place in self.places.items() if address not in inside), default=NEVER)
+        others = (place for address, place in self.places.items() if address not in inside)
+        return min((place.shown.next_ns for place in others), default=NEVER)
 
     def _note(self, address: bytes, source: Source, now: int) -> None:
         known = self.places.get(address)
         if known is None and (address == self.own or not self._has_room(source)):
             return
         best = source if known is None else max(source, known.source)
-        self.places[address] = Contact(best, now, now, self.beacon_ns)
+        self.places[address] = Contact(best, now, Tries(now))
 
     def _has_place(self, address: bytes, now: int) -> bool:
         """Among the hints."""
