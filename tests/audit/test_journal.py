@@ -337,7 +337,7 @@ def flip(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolle
     files[victim].write_bytes(data)
     try:
         after, found = table(path), journal_read.read(path)
-    except JournalError as damage:  # or, if the format's name is hit, no journal at all
+    except JournalError as damage:  # if the name of the format is damaged, the file is no longer a journal
         assert "\n" not in str(damage)
         return
     assert after.equals(before) and found == told

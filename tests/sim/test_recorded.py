@@ -46,9 +46,8 @@ def beacon_of(node: Process, **more: object) -> Beacon:
     return replace(node.endpoint.machines.merger.beacons.own_beacon(), **more)
 
 
-@IDENTITIES
-def test_a_recorded_beacon_keeps_nobody_from_founding_a_group(identities):
-    stage = Replayed(identities=identities)
+def heard_of_z_alone(stage: Replayed) -> None:
+    """A beacon of z, which is gone, is recorded before a begins to join."""
     stage.named("z")
     stage.until(1500)
     z = stage.node("z")
@@ -56,6 +55,12 @@ def test_a_recorded_beacon_keeps_nobody_from_founding_a_group(identities):
     z.crash()
     stage.named("a", 3000)
     stage.until(3000)
+
+
+@IDENTITIES
+def test_a_recorded_beacon_keeps_nobody_from_founding_a_group(identities):
+    stage = Replayed(identities=identities)
+    heard_of_z_alone(stage)
     stage.play(6500)
     assert names(stage.node("a")) == [["a"]]
 
@@ -206,13 +211,7 @@ def test_an_answer_that_was_recorded_earlier_in_a_join_counts_for_seconds_only(k
 
 def test_a_group_that_is_busy_when_it_is_heard_delays_a_joiner_and_one_that_is_gone_does_so_once():
     stage = Replayed()
-    stage.named("z")
-    stage.until(1500)
-    z = stage.node("z")
-    stage.record(beacon_of(z), of=z)
-    z.crash()
-    stage.named("a", 3000)
-    stage.until(3000)
+    heard_of_z_alone(stage)
     a = stage.node("a")
     settings = a.endpoint.context.settings
     first, last = settings.discovery_ns // 10**6, (settings.discovery_ns + settings.group_seen_ns) // 10**6

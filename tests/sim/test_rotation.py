@@ -166,7 +166,7 @@ def test_files_that_are_replaced_at_once_part_nobody_if_the_machines_follow_soon
 
 @pytest.mark.parametrize("transport", ["multicast", "unicast"])
 @pytest.mark.parametrize(("file", "of_group"), [((OLD,), (NEW, OLD)), ((NEW, OLD), (OLD,)), ((OLD, NEW), (NEW,))])
-def test_who_shares_a_key_with_a_group_joins_it(file, of_group, transport):
+def test_a_process_that_shares_a_key_with_a_group_joins_it(file, of_group, transport):
     stage = Rotated(transport=transport)
     stage.files |= {"a": of_group, "b": of_group, "late": file}
     stage.group("a", "b")
@@ -213,7 +213,7 @@ def test_sides_whose_files_changed_while_they_were_apart_merge():
     assert stage.inside("a", "b", "c") == ["a", "b", "c"] and stage.sealing("a", "b", "c") == {OLD}
 
 
-def test_who_is_not_on_the_list_has_no_say():
+def test_a_process_that_is_not_on_the_list_has_no_say():
     stage = Rotated(identities=True)
     stage.files |= {"a": (NEW, OLD)}
     stage.group("a")

@@ -15,7 +15,7 @@ BYTES = 4
 def check_format(data: bytes, ours: bytes) -> None:
     """
     Args:
-        data: what was sent or kept, or its beginning.
+        data: a message or a state, or its first bytes.
         ours: the format that this release knows.
 
     Raises:

@@ -90,8 +90,8 @@ class Keys:
             self._heard[sender] = Heard(opens, now, now)
 
     def _until_ns(self, heard: Heard) -> int:
-        """How long this one is there. Who is heard for the first time counts, as else no question of ours would open
-        there; and so does, from time to time, one that has not shown to hear us: the answer may have been lost."""
+        """Until when this one counts. A sender that is new counts at once, as otherwise it could not open our question;
+        and one that has not shown that it hears us counts from time to time, as its answer may have been lost."""
         return min(heard.last_ns, heard.shown_ns) + self.context.settings.fresh_ns
 
     def review(self, informed: Mapping[int, MemberInfo], turn: int) -> None:

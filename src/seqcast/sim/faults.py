@@ -36,7 +36,7 @@ FILES = (3,), (3, 20), (20, 3), (20,)
 LOOKS = 64
 """Looks at the key files during the safety phase, and many more after that, for machines that stood still."""
 AGAIN = "*'+#"
-"""What the names of processes have added that start again."""
+"""Marks that are added to the name of a process each time that the process starts again."""
 NAMESAKE_NS_MAX = 2 * SECOND
 """Two processes have the same name, apart from all others, for this long at most."""
 

@@ -590,7 +590,7 @@ class Process:
         self._changes.clear()
 
     def _words(self, effect: Effect) -> str:
-        """An effect as the trace reports it; "": not at all."""
+        """The line of the trace for an effect; "": there is none."""
         match effect:
             case ViewInstalled(view):
                 return f"installs {view} {view.view_id}"
