@@ -7,8 +7,9 @@
 
 #define FIRST 10 /* packets at the beginning, as RFC 6928 */
 #define FLOOR 4 /* packets always, so that losses show by those that come behind them */
-#define LOSS_PERCENT 2 /* of the packets of a round trip, and */
-#define LOSSES 2 /* and this many more, as chance loses some */
+#define LOSS_PERCENT 2 /* of a round trip's packets may be lost, with this many standard deviations, as chance loses */
+#define DEVIATIONS 3 /* now more and now fewer, and always */
+#define LOSSES 2
 #define ROUND_PACKETS 50 /* fewer in a round trip are counted together with those of the next */
 #define SMOOTHING 8 /* as in RFC 6298 */
 #define SLACK_NS 1000000 /* a longer round trip than that of an empty path, with half as much again, shows a queue */
@@ -222,10 +223,16 @@ static void shrink(sc_engine *e, sc_peer_congestion *at, int64_t now) {
     at->since = now;
 }
 
-/* Were too many of the packets of a round trip lost? */
+/* Has this path lost more of so many packets than it may? With a margin that does not grow with the packets, a fast
+ * path with a hundredth lost at random would seem full several times a second. */
+static int too_many(uint64_t lost, uint64_t packets) {
+    uint64_t may = LOSS_PERCENT * packets, all = 100 * lost; /* in hundredths of a packet */
+    return lost > LOSSES && all > may && (all - may) * (all - may) >= DEVIATIONS * DEVIATIONS * 100 * may;
+}
+
 static void judge(sc_engine *e, sc_peer_congestion *at, int64_t now) {
     uint64_t all = (uint64_t)at->came + at->lost, window = at->window / packet_of(e);
-    if (at->lost > LOSSES + LOSS_PERCENT * sc_most(all, window) / 100) {
+    if (too_many(at->lost, sc_most(all, window))) {
         shrink(e, at, now);
     } else if (now - at->round >= at->smooth && all >= sc_least(ROUND_PACKETS, window)) {
         if (at->lost && queues(e, at)) shrink(e, at, now);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, change_view
@@ -24,7 +25,8 @@ class Paths(Net):
 
     def __init__(self, n: int = 2, **settings: object) -> None:
         super().__init__(n, **{"congestion": 2, "ack_delay_ns": TRIP_MS * MS, **settings})
-        self.lost, self.deaf = range(0), False
+        self.lost: Collection[int] = ()
+        self.deaf = False
         self.drop = self.carry
         self.packets = 0
 
@@ -100,6 +102,20 @@ def test_a_burst_after_a_rest_that_finds_a_queue_does_not_end_growth():
     assert 0 < before < 40 * PACKET, "the queue ended the slow start"
     trips(50)
     assert net.width() > 1.2 * before
+
+
+@pytest.mark.parametrize(("lost", "events"), [(16, 0), (24, 1)])
+def test_a_wide_window_is_cut_if_more_packets_are_lost_than_chance_loses(lost, events):
+    net = Paths(unicast=True)
+    net.busy(20)
+    net.lost = range(net.packets + 5, net.packets + 105)
+    net.busy(8)
+    before, window = net.engines[0].counters()["congestion_events"], net.width() // PACKET
+    assert before == 1 and 500 < window < 550
+    net.lost = {net.packets + 10 + each * (window // 30) for each in range(lost)}
+    net.busy(8)
+    assert net.engines[0].counters()["packets_retransmitted"] >= lost
+    assert net.engines[0].counters()["congestion_events"] - before == events
 
 
 @pytest.mark.long
