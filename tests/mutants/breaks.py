@@ -1807,6 +1807,8 @@ BREAKS = (
           (("native/streams/congestion.c", "#define LOSS_PERCENT 2", "#define LOSS_PERCENT 0"),
            ("native/streams/congestion.c", "#define LOSSES 2", "#define LOSSES 0")),
           tests=LINKS, why=RATE),
+    _one("losses by chance cut the window of a fast path", "native/streams/congestion.c",
+         "#define DEVIATIONS 3", "#define DEVIATIONS 0", tests="tests/unit/test_congestion.py", why=RATE),
     _one("no loss is a sign of congestion", "native/streams/congestion.c",
          "    e->counters->congestion_events++;", "    if (at) return;", tests=LINKS, why=RATE),
     _one("packets behind a gap are not acknowledged", "native/engine/receive.c",
