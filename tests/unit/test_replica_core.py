@@ -1,6 +1,8 @@
 """The pure parts of a replicated state machine: its log and its outbox."""
 
 import io
+import itertools
+import sys
 from collections import deque
 
 import pytest
@@ -275,6 +277,65 @@ def test_operations_that_go_together_are_in_one_message_and_are_given_up_togethe
     outbox.applied(take(log, rest))
     assert [each.answer.data for each in together] == [b"2", b"4", b"7", b"11"]
     assert list(Entry.decode(outbox.compose()).operations) == [b"7"]
+
+
+def interrupted(place, work):
+    """Does this, with a signal at one place: before the line of the outbox that would be run with this number. Returns
+    whether there is such a place."""
+    lines = itertools.count()
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != outboxes.__file__:
+            return None
+        if event == "line" and next(lines) == place:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("where", ["begin", "give up"])
+def test_a_signal_at_any_place_sends_all_operations_that_go_together_or_none(where):
+    for place in itertools.count():
+        log, outbox, sent = Log(Counting()), Outbox(1, lambda: 0), []
+        together = [Call(b"%d" % at, lambda: None) for at in range(1, 4)]
+
+        def begin(outbox=outbox, together=together, sent=sent):
+            outbox.add_all(together)
+            sent.append(outbox.compose())
+
+        if where == "begin":
+            signal = interrupted(place, begin)
+            if signal:  # as `Replica._begin`
+                outbox.rejoined(None)
+                sent.append(outbox.compose())
+        else:  # while a message is on its way, which is back before the second try
+            calls(outbox, b"9")
+            first = outbox.compose()
+            outbox.add_all(together)
+            signal = interrupted(place, lambda outbox=outbox, together=together: outbox.give_up(*together))
+            outbox.applied(take(log, first))
+            sent.append(outbox.compose())
+        outbox.give_up(*together)
+        (later,) = calls(outbox, b"7")
+        assert outbox.pending[later.seq] is later
+        outbox.rejoined(None)
+        sent.append(outbox.compose())
+        outbox.rejoined(None)
+        sent.append(outbox.compose())
+        found = [b",".join(Entry.decode(each).operations) for each in sent if each is not None]
+        assert set(found) <= {b"1,2,3", b"7", b""}, place  # an empty one costs little
+        if not signal:
+            break
+    assert place > 10
 
 
 def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():

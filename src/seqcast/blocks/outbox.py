@@ -33,23 +33,31 @@ class Call:
     Attributes:
         room: bytes that a message must have left for this one: the size; of several operations that go together, the
             first needs room for all.
+        whole: the last of several operations that go together, for all but that one. A signal may come at any place in
+            this file, so only what happens to the last one, in one step, happens to all.
         answer: None: there is none yet.
-        sent: by a message.
+        was_sent: by a message; see ``sent``.
     """
 
-    __slots__ = ("answer", "done", "operation", "own", "room", "seen", "sent", "seq")
+    __slots__ = ("answer", "done", "operation", "own", "room", "seen", "seq", "was_sent", "whole")
 
     def __init__(self, operation: bytes | None, done: Callable[[], object], own: bool = False, seen: int = 0) -> None:
         self.operation, self.done, self.own, self.seen = operation, done, own, seen
         self.answer: Answer | None = None
         self.seq = 0
-        self.sent = False
+        self.was_sent = False
+        self.whole: Call | None = None
         self.room = self.size
 
     @property
     def size(self) -> int:
         """Bytes in a message, with the field of the length."""
         return len(self.operation or b"") + 4
+
+    @property
+    def sent(self) -> bool:
+        """By a message."""
+        return (self.whole or self).was_sent
 
 
 READ = Answer(True, b"")
@@ -92,10 +100,13 @@ class Outbox:
 
     def add_all(self, calls: Sequence[Call]) -> None:
         """Takes operations that one message is to carry, one directly after the other."""
-        for call in calls:
+        for call in calls[:-1]:
+            call.whole = calls[-1]
+        for call in calls[1:]:
             call.room = 0
-            self.add(call)
         calls[0].room = sum(call.size for call in calls)
+        for call in calls:
+            self.add(call)
 
     def add(self, call: Call) -> bool:
         """Takes a call; True: a read that need not wait."""
@@ -117,9 +128,9 @@ class Outbox:
         """Nobody waits for these any more. If unsent, they stay so; otherwise reads of own writes still wait for them.
         Returns the reads that are answered."""
         gone = set(calls)
-        for call in calls:
-            if not call.sent:
-                self.pending.pop(call.seq, None)
+        for call in reversed(calls):  # without the last of several, none is sent
+            if not call.sent and self.pending.get(call.seq) is call:
+                del self.pending[call.seq]
         for waiting in (self._readers, self._followers, *self._served()):
             for call in gone.intersection(waiting):
                 waiting.remove(call)
@@ -160,7 +171,7 @@ class Outbox:
         self._readers = []
         flags = RETRIED if calls and calls[0].sent else 0
         for call in calls:
-            call.sent = True
+            (call.whole or call).was_sent = True
         floor = next(iter(self.pending), self._next)
         first = calls[0].seq if calls else 0
         operations = [call.operation for call in calls if call.operation is not None]
@@ -172,7 +183,7 @@ class Outbox:
         fresh = queue is self._queue
         while queue and (not calls or queue[0].seq == calls[-1].seq + 1):
             call = queue[0]
-            if call.seq not in self.pending:  # without anybody waiting
+            if (call.whole or call).seq not in self.pending:  # without anybody waiting
                 queue.popleft()
                 continue
             if calls and size + call.room > self._message_bytes:
