@@ -436,10 +436,10 @@ MACHINE_REFUSED = _code(
 )
 OTHER_RELEASE = _code(
     3010,
-    "A block has ended before a message of another release",
-    "A member sends, or wrote, a format of this block that this member does not know. It has ended, as its state would "
-    "differ from that of the others.",
-    "Upgrade the member that the text names. `OtherRelease`.",
+    "A format of another release",
+    "A member sends, or wrote, a format of a block that this member does not know. A block with state has ended, as "
+    "its state would differ from that of the others; `Rpc`, which has none, goes on without such messages.",
+    "Upgrade the member that the text names; of its own file, start the release that has written it. `OtherRelease`.",
 )
 EXCLUDED = _code(
     3101,

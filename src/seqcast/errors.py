@@ -121,8 +121,9 @@ class NotReady(SeqcastError):
 
 
 class OtherRelease(NotReady):
-    """A member of another release sends what this block does not know, or wrote the state that it was given: to go on
-    without would lead to a state that the others do not have, so the block has ended. The text says whom to upgrade."""
+    """A member of another release sends what this block does not know, or wrote the state that it was given, or its own
+    file: to go on without would lead to a state that the others do not have, so the block has ended. The text says
+    whom to upgrade."""
 
     code = "SC3010"
 

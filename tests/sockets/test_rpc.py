@@ -220,13 +220,13 @@ def test_an_excluded_member_joins_again_and_answers() -> None:
         other.communicate()
 
 
-def test_malformed_messages_of_others_are_counted_and_dropped() -> None:
+def test_malformed_messages_of_others_and_later_ones_are_counted_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
     name = cluster()
     head = functools.partial(rpc._HEAD.pack, rpc._MESSAGE)
     with members(lambda q: q, name=name) as (a,), join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
         wait_until(lambda: len(a._view) == 2)
         bad = [
-            b"", b"x", rpc._HEAD.pack(b"SqR\x02", 0, 1, 0) + b"1", head(3, 1, 0) + b"1", head(0, 1, 0),
+            b"", b"x", head(3, 1, 0) + b"1", head(0, 1, 0),
             head(0, 1, 0) + b"[" * 99_999,
             head(1, 1, 0) + b"1",  # an answer to the group
         ]  # fmt: skip
@@ -236,6 +236,12 @@ def test_malformed_messages_of_others_are_counted_and_dropped() -> None:
         for each in answers:
             other.send(each, to=a.group.member)
         wait_until(lambda: a.counters.malformed == len(bad) + len(answers))
+        later = rpc._HEAD.pack(b"SqR\x02", 0, 1, 0) + b"1"
+        for _ in range(2):
+            other.send(later)
+        wait_until(lambda: a.counters.other_release == 2)
+        said = [record.getMessage() for record in caplog.records if "SC3010" in record.getMessage()]
+        assert len(said) == 1 and "upgrade this member" in said[0]
         other.send(head(1, a._next, 0) + b"1", to=a.group.member)
         wait_until(lambda: a.counters.late == 1)
         number = a._next + 1  # that of the next question, which is asked of a alone

@@ -243,7 +243,8 @@ def test_a_file_that_cannot_be_this_members_is_refused(tmp_path, which, match):
 def test_a_message_that_no_replica_sends_or_of_another_release_on_disk_is_refused(tmp_path):
     for payload, error, match in (
         (b"x" * 50, ConfigError, "a message that no replica sends: of no version.*Without this file"),
-        (MESSAGE[:-1] + b"\x02", OtherRelease, "a later release has written this"),
+        (MESSAGE[:-1] + b"\x02", OtherRelease, "a later release has written this.*start that release here"),
+        (MESSAGE[:-1] + b"\x00", OtherRelease, "an earlier release has written this.*start that release here"),
     ):
         log, disk = opened(tmp_path / "a")
         disk.begin(log.mark, log.write)
@@ -253,6 +254,14 @@ def test_a_message_that_no_replica_sends_or_of_another_release_on_disk_is_refuse
         with pytest.raises(error, match=match):
             opened(tmp_path / "a")
         (tmp_path / f"a{SUFFIX}").unlink()
+
+
+def test_a_log_of_another_version_is_refused_as_that_of_another_release(tmp_path, monkeypatch):
+    monkeypatch.setattr(disks, "VERSION", 7)
+    written(tmp_path / "a", [b"1"])
+    monkeypatch.undo()
+    with pytest.raises(OtherRelease, match="in version 7, and this member knows 1: start that release here"):
+        opened(tmp_path / "a")
 
 
 def test_the_file_is_bounded_by_new_snapshots(tmp_path, monkeypatch):

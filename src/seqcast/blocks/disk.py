@@ -31,6 +31,7 @@ from typing import IO, NamedTuple, NoReturn
 
 import seqcast.codes as codes
 from seqcast.blocks.log import Entered, Malformed, Mark, Told
+from seqcast.errors import OtherRelease, without_code
 from seqcast.files import open_file
 from seqcast.net.stable import LOCK, NEW, locked, sync, sync_directory, unusable, unwritten
 
@@ -54,6 +55,11 @@ PENDING_BYTES_MAX = 64 << 20
 """The most bytes that wait for the disk; after that the replica waits, and so do the group's senders."""
 CLOSE_S = 1.0
 """Patience of ``close`` with a write or a sync that does not return."""
+START_THAT = (
+    ": start that release here; or, while a majority of the others has the state, remove this file and that of the "
+    "votes, and this member takes the state over from them"
+)
+"""The remedy for a file of another release."""
 
 log = logging.getLogger("seqcast")
 
@@ -187,6 +193,7 @@ class DiskLog:
 
         Raises:
             ConfigError: the file cannot be read, or is missing beside the votes.
+            OtherRelease: another release has written the file.
         """
         with self._refusing():
             try:
@@ -203,6 +210,9 @@ class DiskLog:
                 self._read(io.BufferedReader(raw, PIECE_BYTES), size, restore, replay)
         except Damaged as error:  # errors of the machine are its own
             self._refuse(str(error), error)
+        except OtherRelease as other:  # this member has written the file itself, so no other one can be upgraded
+            fact = without_code(other).partition(":")[0]
+            raise OtherRelease(f"stable={str(self._votes)!r}: {self._path}: {fact}{START_THAT}") from other
         return True
 
     def _read(
@@ -216,6 +226,9 @@ class DiskLog:
             whose = None
         if whose is None:
             raise Damaged("no log of a replica, or damaged")
+        if isinstance(whose, list) and whose[1:] == self._whose[1:] and whose[0] != VERSION:
+            said = f"another release has written this, in version {whose[0]}, and this member knows {VERSION}"
+            raise OtherRelease(said)
         if whose != self._whose:
             raise Damaged(f"of (version, cluster, name) {whose}, and not of {self._whose}")
         snapshot = _Snapshot(file, size)

@@ -112,6 +112,8 @@ class Counters:
     """Answers to this member that no ``ask`` waited for, or not from their sender."""
     malformed: int = 0
     """Messages that are neither questions nor answers, or that the codec cannot read."""
+    other_release: int = 0
+    """Messages of another release, in a format that this one does not know."""
     asks_refused: int = 0
     """Calls of ``ask`` that were refused because ``ASKS_MAX`` others waited."""
 
@@ -431,9 +433,9 @@ class Rpc(Closing):
             else:
                 raise ValueError("an answer to the group")
         except OtherRelease as other:  # no state is lost, so the block goes on; the asker sees who has not answered
-            if not self.counters.malformed:
+            if not self.counters.other_release:
                 log.warning(codes.OTHER_RELEASE("%s: %s"), message.sender, without_code(other))
-            self.counters.malformed += 1
+            self.counters.other_release += 1
             return
         except Exception:  # the codec may raise any
             self.counters.malformed += 1
