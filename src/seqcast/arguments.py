@@ -86,9 +86,10 @@ def check_min_members(n: object) -> None:
         raise ConfigError(f"min_members={n!r} must be a whole number from 1 to {MEMBERS_MAX}")
 
 
-def nanoseconds(seconds: float) -> int:
+def nanoseconds(seconds: float, what: str = "timeout") -> int:
     if not (type(seconds) in (float, int) or isinstance(seconds, Real)) or not seconds >= 0:
-        raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
+        no_limit = ", or None for no limit" if what == "timeout" else ""
+        raise UsageError(f"{what}={seconds!r} must be a number of seconds, 0 or more{no_limit}")
     return int(seconds * 1e9) if seconds < 4e9 else 1 << 62
 
 

@@ -12,7 +12,7 @@ import pytest
 from seqcast import Member, Message, View, ViewId
 from seqcast.blocks import batches
 from seqcast.blocks.batches import Batches
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, UsageError
 from seqcast.net.state import SubgroupState
 from seqcast.net.state_merge import part_in_state
 
@@ -266,6 +266,13 @@ def test_entries_age_by_how_far_the_times_of_senders_go_on():
     stream.event(view(3, A, OTHER, SINK))  # the sink was not there meanwhile
     stream.batch(10, [b"6"], SINK, writer="after")
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9, "after": 10}] * 2
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "a month"])
+def test_a_wrong_age_of_entries_is_refused(wrong):
+    with pytest.raises(UsageError, match="keep_s"):
+        Batches(keep_s=wrong)
+    assert Batches(keep_s=float("inf")).writers == {}
 
 
 def test_a_wall_clock_that_is_set_ages_no_entry():

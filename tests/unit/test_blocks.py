@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
 import pickle
 import random
 import sys
@@ -315,6 +316,51 @@ def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypat
         if thread.name == "seqcast-lock":
             thread.join()
     assert lock._queue == [] and not lock.holds(fence)
+
+
+def test_wrong_times_are_refused_before_anything_is_sent_or_made() -> None:
+    async def main(wrong: Any) -> None:
+        begun: list[Any] = []
+        sync: Any = SimpleNamespace(_result=bytes, _checked=bytes, _give_up=lambda *_: None)
+        sync._begin = lambda *calls: begun.append(calls)
+        sync._many = lambda operations, last: [last(each) for each in operations]
+        replica = aio.Replica(sync)
+        for work in (replica.call(b"1", timeout=wrong), replica.call_many([b"1"], timeout=wrong)):
+            with pytest.raises(UsageError, match="timeout="):
+                await work
+        assert begun == []
+
+    for wrong in (-1, "soon", math.nan):
+        asyncio.run(main(wrong))
+        lock = Lock()
+        with pytest.raises(UsageError, match="ready_s="):
+            seqcast.replicate("wrong", lock, name="a", partition="primary", found=2, ready_s=wrong)
+        Direct(lock)
+        lock.entered([1])
+        (fence,) = ANSWER.unpack(lock.apply(OPERATION.pack(ACQUIRE, 1, 42)))
+        with pytest.raises(UsageError, match="timeout="):
+            lock.release(fence, timeout=wrong)
+        assert lock.holds(fence) and lock._queue == [(1, 42)]
+
+
+def test_a_function_of_on_failed_may_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+    monkeypatch.setattr("os._exit", ends.append)
+    monkeypatch.setattr("_thread.interrupt_main", lambda: ends.append(-2))
+    replica = seqcast.blocks.replica.Replica("failing", Counting(), "a", seqcast.Config())
+    told: list[BaseException] = []
+
+    def interrupt(_: BaseException) -> None:
+        raise KeyboardInterrupt
+
+    functions = {
+        3: lambda _: sys.exit(3), 0: lambda _: sys.exit(), 1: lambda _: sys.exit("the disk is full"), -2: interrupt,
+    }  # fmt: skip
+    for wanted, function in functions.items():
+        replica._tell_failed([function, told.append], ZeroDivisionError())
+        wait_until(lambda: bool(ends))
+        assert ends.pop() == wanted
+    wait_until(lambda: len(told) == len(functions))
 
 
 def test_a_closed_leader_leads_no_more_and_watches_no_more() -> None:

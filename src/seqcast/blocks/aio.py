@@ -246,11 +246,12 @@ class Replica(Closing, Generic[M]):
 
     async def _wait(self, answered: asyncio.Future[None], calls: list[Call], timeout: float | None) -> None:
         """Begins calls, and waits for the last."""
+        wait_s = None if timeout is None else nanoseconds(timeout) / 1e9
         waits = None
         try:
             if not self.sync._begin(*calls):
-                if timeout is not None:
-                    waits = self._loop.call_later(nanoseconds(timeout) / 1e9, _end, answered)
+                if wait_s is not None:
+                    waits = self._loop.call_later(wait_s, _end, answered)
                 await answered
         finally:
             if waits is not None:

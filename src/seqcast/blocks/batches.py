@@ -22,6 +22,7 @@ import numpy as np
 
 import seqcast.codes as codes
 from seqcast._native.engine import Batch, Message
+from seqcast.arguments import nanoseconds
 from seqcast.blocks.clock import Clock
 from seqcast.core.orders import by_name
 from seqcast.errors import ConfigError, NotMember, UsageError
@@ -147,19 +148,21 @@ class Batches:
             the tables are merged if the application's state can be, or if it has none: with a handler that has no
             ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
             lost.
-        keep_s: entries of writers that ended no batch for this many seconds are dropped. Time passes as the messages of
-            the stream tell that end batches (`Clock`), the same on every member, and stands still between them.
+        keep_s: entries of writers that ended no batch for this many seconds are dropped; the same on every member. Time
+            passes as the messages of the stream tell that end batches (`Clock`), the same on every member, and stands
+            still between them. A writer that comes back later, and repeats its last batch, is delivered twice: so this
+            is longer than any writer may pause.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 
     def __init__(
         self, state: StateHandler | None = None, *, keep_s: float = 30 * 86400.0, memory_bytes: int = 64 << 20
     ) -> None:
+        self._keep_ns = nanoseconds(keep_s, "keep_s")
         if keep_s <= 0 or memory_bytes < 0:
             raise UsageError("keep_s must be positive, memory_bytes not negative")
         self.counters = Counters()
         self._state = state
-        self._keep_ns = int(keep_s * 1e9)
         self._memory_bytes = memory_bytes
         self._table: _Entries = {}  # writer -> (highest batch, when it ended by the clock)
         self._clock = Clock()

@@ -176,7 +176,7 @@ class Feed(Closing):
             behind_s: when the oldest update that waits for this subscriber is older, the subscriber gets a snapshot in
                 place of all that wait. None: never because of time, only beyond `UPDATES_MAX` updates.
         """
-        limit = None if behind_s is None else nanoseconds(behind_s)
+        limit = None if behind_s is None else nanoseconds(behind_s, "behind_s")
         with self._lock:
             subscriber = Subscriber(self, limit)
             self._subscribers.append(subscriber)

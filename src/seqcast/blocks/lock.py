@@ -108,6 +108,7 @@ class Lock(Block):
         Raises:
             Undecided: the group did not answer within ``timeout``. The lock is given back as soon as possible.
         """
+        end = deadline_of(timeout)
         with self._changed:
             request = next((number for number, held in self._own.items() if held == fence), None)
             if request is None:
@@ -115,7 +116,7 @@ class Lock(Block):
             del self._own[request]
             holder = self._queue[0]
         try:
-            (answer,) = ANSWER.unpack(self._call(OPERATION.pack(_RELEASE, *holder), timeout))
+            (answer,) = ANSWER.unpack(self._call(OPERATION.pack(_RELEASE, *holder), left_until(end)))
         except BaseException:
             self._withdraw(holder)
             raise

@@ -41,6 +41,7 @@ from seqcast.errors import (
     without_code,
 )
 from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.net.threads import exit_now
 from seqcast.types import View
 
 if TYPE_CHECKING:
@@ -117,8 +118,9 @@ def replicate(
             raise UsageError(f"machine={machine!r} must have the functions apply, snapshot and restore")
     config = checked_settings("a replica", config, dict(settings))
     as_about(info or {})
+    wait_s = nanoseconds(ready_s, "ready_s") / 1e9
     replica = Replica(cluster, machine, name, config, info)
-    replica._start(nanoseconds(ready_s) / 1e9)
+    replica._start(wait_s)
     return replica
 
 
@@ -280,7 +282,8 @@ class Replica(Closing, Generic[M]):
         """Calls a function with the error once this replica has ended for good without ``close``: its disk fails, its
         machine raised in ``restore``, or the group refuses it. A service then ends its process, for a supervisor to
         start it again; otherwise the process would run on, and answer nothing. The function runs on a thread of its
-        own; if the replica has failed already, it is called now."""
+        own; if the replica has failed already, it is called now. ``sys.exit`` there ends the process with its code, at
+        once: other threads, which may hang, have no say."""
         with self._lock:
             if self._failed is None:
                 self._on_failed.append(callback)
@@ -289,11 +292,18 @@ class Replica(Closing, Generic[M]):
 
     def _tell_failed(self, callbacks: list[Callable[[BaseException], object]], failed: BaseException) -> None:
         def tell() -> None:
+            leaving: SystemExit | None = None
             for callback in callbacks:
                 try:
                     callback(failed)
-                except Exception:
+                except SystemExit as error:  # which Python passes over on any thread but the main one
+                    leaving = error
+                except KeyboardInterrupt:
+                    _thread.interrupt_main()
+                except BaseException:
                     log.exception(codes.CALLBACK_FAILED("a function that on_failed was given failed"))
+            if leaving is not None:
+                exit_now(leaving)
 
         if callbacks:
             threading.Thread(target=tell, name=f"seqcast-replica-failed-{self.cluster}", daemon=True).start()
@@ -570,7 +580,7 @@ class Replica(Closing, Generic[M]):
     def _results(self, calls: list[Call]) -> list[bytes]:
         answers = [call.answer for call in calls]
         if None in answers:
-            sent = sum(call.sent for call in calls)
+            sent = len(calls) if calls[-1].sent else 0
             text = f"{sent:,} operations were sent, and all or none of them may be applied" if sent else "not sent"
             error = Undecided(f"{text}: {self._what_lacks()}")
             error.sent = sent

@@ -54,3 +54,15 @@ def named(run: Callable[[], object], cores: frozenset[int]) -> Callable[[], obje
         run()
 
     return bound
+
+
+def exit_now(error: SystemExit) -> None:
+    """Ends the process as ``sys.exit`` does on the main thread, from any thread, and at once: the main thread may be in
+    a wait that nothing ends."""
+    code = error.code
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code or 0 if isinstance(code, int | None) else 1)
