@@ -6,6 +6,8 @@ import asyncio
 import logging
 import subprocess
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import members
 import pytest
@@ -21,6 +23,8 @@ from seqcast.net.joining import Joining
 from seqcast.net.opening import group_address
 from seqcast.net.standing import Standing
 from seqcast.types import Member
+
+ONE, OTHER = (b"\4\xb8\xce\12\0\0" + bytes([last]) for last in (7, 8))
 
 
 def founded(caplog):
@@ -127,6 +131,22 @@ def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
     cut_off.end()
     with pytest.raises(JoinTimeout, match=f"was excluded while it waited for min_members=2: {reason}"):
         Joining(cut_off, seqcast.Config(), None, None, None, None).wait_members(2)
+
+
+@pytest.mark.parametrize(
+    ("answered", "hearers", "admits", "said"),
+    [
+        ((), (), b"", "this member has heard nobody"),
+        ((ONE,), (), b"", "those at 10.0.0.7:47310, and nothing shows that they hear it"),
+        ((ONE,), (ONE,), ONE, "those at 10.0.0.7:47310, and is heard at 10.0.0.7:47310"),
+        ((ONE,), (ONE,), OTHER, "others is at 10.0.0.8:47310, and does not answer: datagrams to there or from there"),
+        ((ONE, OTHER), (ONE,), OTHER, "others is at 10.0.0.8:47310, and does not answer: datagrams to there are lost"),
+    ],
+)
+def test_a_join_that_times_out_says_who_has_heard_whom(answered, hearers, admits, said):
+    endpoint: Any = SimpleNamespace(answered=dict.fromkeys(answered), hearers=hearers, admits=admits)
+    joining = Joining(Standing(Member("a", 1, b""), None), seqcast.Config(), endpoint, None, None, None)
+    assert said in joining._directions()
 
 
 def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():

@@ -8,9 +8,11 @@ import time
 import pytest
 from embedding import Handle
 from members import LIMIT_S, LOOPBACK, cluster, join, wait_until
+from test_unicast import free_port
 
 import seqcast
 import seqcast.aio
+from seqcast.core.machines.book import Source
 from seqcast.core.vocabulary import GiveWay
 
 FAST = {"preset": "fast"}
@@ -72,6 +74,21 @@ def test_an_excluded_member_is_in_again_as_a_new_incarnation_of_its_name(pair):
     b.send(b"two")
     assert until(events, seqcast.Message)[-1].payload == b"two"
     assert [a.recv(LIMIT_S).payload for _ in range(2)] == [b"one", b"two"], "nothing of what was sent between"
+
+
+def test_a_member_that_joins_again_has_its_address_book():
+    """Its seeds are stale."""
+    name, port, hosts = cluster(), free_port(), []
+    settings = {**FAST, "transport": "unicast", "port": port, "discovery_refresh_s": 0.1}
+    with join(name, "a", **settings) as a:
+        hosts.append(f"127.0.0.1:{port}")
+        with join(name, "b", rejoin=True, seeds=lambda: hosts, **settings) as b:
+            wait_until(lambda: len(b.view) == 2)
+            hosts.clear()
+            exclude(b)
+            until(b.events(), seqcast.Rejoined)
+            known = b._runner.endpoint.machines.book.places
+            assert known[a.member.address].source is Source.FORMER
 
 
 def test_a_loop_over_messages_goes_on(pair):

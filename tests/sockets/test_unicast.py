@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from engines import make_engine
 from members import LIMIT_S, cluster, environment, join, payloads, wait_until
-from netns import lonely, python  # noqa: F401
+from netns import lonely, network, python  # noqa: F401
 
 import seqcast
 from seqcast import ConfigError, JoinTimeout, NameTaken
@@ -146,7 +146,7 @@ def test_a_joiner_whose_seeds_do_not_answer_says_which():
     with pytest.raises(JoinTimeout) as error:
         alone(name, "a", port, ["127.0.0.1:9", "no-such-host.invalid"], **settings)
     assert "127.0.0.1:9" in str(error.value) and "no-such-host.invalid cannot be resolved" in str(error.value)
-    assert f"ports {port} to {port + 8}" in str(error.value)
+    assert f"ports {port} to {port + 8}" in str(error.value) and "this member has heard nobody" in str(error.value)
 
 
 def test_one_line_names_the_seeds_that_answer_and_those_that_do_not_within_two_seconds(caplog):
@@ -156,8 +156,8 @@ def test_one_line_names_the_seeds_that_answer_and_those_that_do_not_within_two_s
     with subprocess.Popen(lone, env={**environment(), "SEQCAST_FOUND": "3"}, stderr=subprocess.DEVNULL) as b:
         try:
             wait_until(lambda: is_bound(port))
-            with pytest.raises(JoinTimeout):  # and so the line was there before these 2 s were over
-                alone(name, "a", port, seeds, found=3, join_timeout_s=2.0)
+            with pytest.raises(JoinTimeout, match=f"hears those at 127.0.0.1:{port}, and is heard at 127.0.0.1:{port}"):
+                alone(name, "a", port, seeds, found=3, join_timeout_s=2.0)  # so the line was there before this was over
         finally:
             b.kill()
     (line,) = (each for each in caplog.records if "join waits, and somebody answers" in each.getMessage())
@@ -180,6 +180,32 @@ def test_a_member_that_no_interface_leads_to_its_seeds_is_told_that_it_is_on_loo
     text = 'import seqcast; seqcast.join("x", transport="unicast", seeds="10.77.0.1").leave()'
     _, err = python(lonely, "-c", text).communicate(timeout=LIMIT_S)
     assert "RuntimeWarning: no network interface leads to the seeds" in err and "(SC1002)" in err
+
+
+@pytest.mark.netns
+def test_seeds_that_resolve_late_on_a_network_without_a_default_route_are_found(network):  # noqa: F811
+    text = """
+import socket, sys, time, seqcast
+begun, real = time.monotonic(), socket.getaddrinfo
+def late(host, *more):
+    if host == "orders" and time.monotonic() < begun + 3.0:
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+    return [each for ip in ("10.99.0.1", "10.99.0.2") for each in real(ip if host == "orders" else host, *more)]
+socket.getaddrinfo = late
+with seqcast.join("t1", transport="unicast", seeds="orders", discovery_refresh_s=0.5, discovery_s=0.3) as group:
+    while len(group.view.members) < 2:
+        time.sleep(0.05)
+    print(sorted(member.address[3] for member in group.view.members), flush=True)
+    sys.stdin.readline()
+"""
+    for place in network[:2]:
+        place.run("ip", "route", "del", "224.0.0.0/4")
+    both = [python(place, "-c", text, stdin=subprocess.PIPE) for place in network[:2]]
+    try:
+        assert [each.stdout.readline() for each in both] == ["[10, 10]\n"] * 2
+    finally:
+        for each in both:
+            each.communicate("\n", timeout=LIMIT_S)
 
 
 def test_a_seed_that_another_cluster_or_program_has_is_as_one_where_nobody_is():

@@ -537,7 +537,6 @@ OTHER_READS = {
     "cli/demo_member.py": "the file that the demo was given",
     "cli/fault.py": "the demo's own journal, which was read before",
     "blocks/disk.py": "os.open writes; the log is read by open_file",
-    "net/errors.py": "/sys",
     "perf/report.py": "/proc",
     "perf/worker.py": "/proc",
 }

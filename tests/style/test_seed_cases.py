@@ -2,7 +2,7 @@
 
 from project import ROOT
 
-SEEDS, UNICAST = "tests/sim/test_seeds.py", "tests/sockets/test_unicast.py"
+SEEDS, UNICAST, BOOK = "tests/sim/test_seeds.py", "tests/sockets/test_unicast.py", "tests/unit/test_book.py"
 TESTS = {
     "a seed is down": f"{SEEDS}::test_a_seed_that_is_down_delays_nobody",
     "all seeds are down, or cannot be resolved":
@@ -15,6 +15,13 @@ TESTS = {
         f"{SEEDS}::test_members_that_all_restart_one_by_one_elsewhere_stay_one_group_though_seeds_are_stale",
     "all members restart together, at other addresses":
         f"{SEEDS}::test_a_group_that_restarts_elsewhere_as_a_whole_is_one_once_its_names_lead_there",
+    "an excluded member joins again, and its seeds are stale":
+        "tests/sockets/test_rejoin.py::test_a_member_that_joins_again_has_its_address_book",
+    "all seeds are of the other version of IP": f"{BOOK}::test_seeds_of_the_other_version_of_ip_say_which_one_to_set",
+    "the host's own name leads to 127.0.1.1, and another seed has no address yet":
+        f"{BOOK}::test_our_own_name_on_loopback_decides_nothing_while_another_seed_has_no_address",
+    "seeds have no addresses yet, and no default route leads to them":
+        f"{UNICAST}::test_seeds_that_resolve_late_on_a_network_without_a_default_route_are_found",
     "another cluster, or another program, has an address":
         f"{UNICAST}::test_a_seed_that_another_cluster_or_program_has_is_as_one_where_nobody_is",
     "the seeds name only the member itself":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -315,6 +316,69 @@ def test_the_first_seed_that_is_elsewhere_decides_the_interface(monkeypatch):
     assert asked == ["10.9.0.9", "10.7.0.9", "10.8.0.9", "127.0.0.1"]
 
 
+def test_our_own_name_on_loopback_decides_nothing_while_another_seed_has_no_address(monkeypatch):
+    def resolve(host, _port, family, kind):
+        hosts = {"a": "127.0.1.1", "b": ""}  # as in /etc/hosts of Debian, on a
+        if not hosts[host]:
+            raise socket.gaierror(-3, "Temporary failure in name resolution")
+        return [(family, kind, 17, "", (hosts[host], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr("seqcast.net.discovery._source", lambda way, _: way if way.startswith("127.") else "10.0.0.7")
+    for seeds, host in ((["a", "b"], "10.0.0.7"), (["a"], "127.0.1.1")):
+        made = Discovery(Config(transport="unicast", seeds=seeds), "a", print)
+        made.look()
+        assert made.host() == host
+
+
+def test_the_fate_of_seeds_can_be_told_while_they_are_looked_up(resolved):
+    made, own = Discovery(Config(transport="unicast", seeds=["host1", "host2", "gone"]), "a", print), b"\4\0\7\12\0\0\2"
+    made.look()
+    found, failed = dict(made.found), dict(made.failed)
+    for place in range(20):
+        made.found, made.failed, lines = dict(found), dict(failed), iter(range(place))
+
+        def trace(frame, event, _, made=made, lines=lines):
+            if frame.f_code.co_name in ("said", "fate") and event == "line" and next(lines, None) is None:
+                made.found.clear()
+                made.failed.clear()
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            made.said([found["host1"][0]], own)  # which raises nothing
+            made.fate([])
+        finally:
+            sys.settrace(before)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "version", "error"),
+    [
+        ("::1", 4, ConfigError), ("127.0.0.1,10.0.0.1:7", 6, ConfigError),
+        ("::1,127.0.0.1", 4, ""), ("env:NONE,::1", 4, ""), ("newer", 4, ""),
+    ],
+)  # fmt: skip
+def test_seeds_of_the_other_version_of_ip_say_which_one_to_set(monkeypatch, seeds, version, error):
+    def resolve(host, _port, family, kind):
+        if host == "newer" and family == socket.AF_INET6:
+            return [(family, kind, 17, "", ("2001:db8::7", 0, 0, 0))]
+        if host == "127.0.0.1":
+            return [(family, kind, 17, "", (host, 0))]
+        raise socket.gaierror(socket.EAI_NODATA if host == "newer" else socket.EAI_NONAME, "nothing")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    said = f"this is of IPv{10 - version}, and ip_version={version}: set ip_version={10 - version} on every member"
+    if error:
+        with pytest.raises(error, match=said):
+            Config(transport="unicast", seeds=seeds, ip_version=version)
+        return
+    made = Discovery(Config(transport="unicast", seeds=seeds, ip_version=version), "a", print)
+    made.look()
+    assert said in made.said()
+
+
 def test_seeds_without_a_way_leave_the_route_of_multicasts_before_loopback(resolved, monkeypatch):
     ways = {"239.255.0.1": "10.0.0.7"}
     monkeypatch.setattr("seqcast.net.discovery._source", lambda way, _: ways.get(way, ""))
@@ -322,6 +386,9 @@ def test_seeds_without_a_way_leave_the_route_of_multicasts_before_loopback(resol
     made.look()
     assert made.host() == "10.0.0.7"
     ways.clear()
+    monkeypatch.setattr("seqcast.net.discovery.only_interface", lambda _: "eth0")
+    assert made.host() == "eth0", "the seeds may yet lead to the network of the only interface"
+    monkeypatch.setattr("seqcast.net.discovery.only_interface", lambda _: "")
     assert made.host() == "127.0.0.1"
 
 

@@ -174,18 +174,39 @@ def _transport(config: Any) -> None:
         split_seed(config.advertise, "advertise")
     if config.transport == "multicast" and config.seeds:
         raise ConfigError('seeds= need transport="auto" or transport="unicast": by multicast nobody needs them')
+    versions = set[int]()
     for seed in config.seeds.split(",") if config.seeds and not callable(config.seeds) else ():
         kind, _, name = seed.strip().partition(":")
         if kind not in ("file", "env"):
-            split_seed(seed)
+            versions.add(version_of(split_seed(seed)[0]))
         elif not name or "=" in name:
             raise ConfigError(f"seeds: {seed!r} names none; give file:PATH or env:NAME")
+        else:
+            versions.add(0)
+    if versions == {10 - config.ip_version}:
+        raise ConfigError(f"seeds={config.seeds!r}: {other_version(config.ip_version)}")
     if config.transport != "unicast":
         return
     for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
         if getattr(config, name) != void:
             text = f"{name}={getattr(config, name)!r}"
             raise ConfigError(f'{text} has no meaning with transport="unicast": leave the setting out')
+
+
+def version_of(host: str) -> int:
+    """The version of IP of an address; 0: a name."""
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+
+
+def other_version(ours: int) -> str:
+    """Of a host without an address of our version of IP."""
+    return (
+        f"this is of IPv{10 - ours}, and ip_version={ours}: set ip_version={10 - ours} on every member, or give "
+        f"addresses of IPv{ours}"
+    )
 
 
 def split_seed(seed: str, setting: str = "seeds") -> tuple[str, int]:

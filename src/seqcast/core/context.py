@@ -139,6 +139,7 @@ class EndpointSettings:
         stable: this member keeps its votes on disk (``Keep``).
         kept: the record of an earlier incarnation of this member; None: none is known.
         on_disk: how far the state goes that the application has on disk; see ``Was``.
+        former: with ``book``: the addresses in the book of this process's last incarnation.
     """
 
     order: str
@@ -204,6 +205,7 @@ class EndpointSettings:
     stable: bool = False
     kept: Kept | None = None
     on_disk: tuple[int, int] = (0, 0)
+    former: tuple[bytes, ...] = ()
 
     @property
     def fresh_ns(self) -> int:

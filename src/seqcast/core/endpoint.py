@@ -24,7 +24,7 @@ from seqcast.core.holdups import Holdups
 from seqcast.core.identities import Identities, Signed, taken_apart
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
-from seqcast.core.machines.book import BOOK_MAX
+from seqcast.core.machines.book import BOOK_MAX, Source
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
@@ -201,6 +201,26 @@ class Endpoint:
         return self.machines.lifecycle.vote
 
     @property
+    def others(self) -> tuple[bytes, ...]:
+        """Where others may be, for the next incarnation: as in the book, with the members of the last view that enter
+        it at the end of a view."""
+        context, places = self.context, self.machines.book.places
+        former = [info.address for info in context.infos.values() if self.installer.enters_book(info)]
+        known = [address for address, place in places.items() if place.source is not Source.SEED]
+        return tuple(dict.fromkeys((*former, *known)))[:BOOK_MAX]
+
+    @property
+    def hearers(self) -> tuple[bytes, ...]:
+        """The addresses of those that have shown that they hear this joiner. May be read from any thread."""
+        return tuple(self.machines.lifecycle.hearers)
+
+    @property
+    def admits(self) -> bytes:
+        """The address at which joiners are admitted, as a member has said; empty: none has. May be read from any
+        thread."""
+        return self.machines.lifecycle.admits
+
+    @property
     def sealing(self) -> int:
         """Number of the key that seals outside views; -1: there is no key."""
         return self.machines.keys.sealing
@@ -261,6 +281,11 @@ class Endpoint:
             self._review()
 
     # ---- inputs: the application, and the runner
+
+    def _join_group(self, _: JoinGroup) -> None:
+        if self.context.settings.book:
+            self.machines.book.former(self.context.settings.former, self.context.now)
+        self.machines.lifecycle.fire(LifecycleEvent.BEGIN)
 
     def _close_group(self, _: CloseGroup) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.CLOSE)
@@ -481,7 +506,7 @@ def _signed(frame: Frame) -> bool:
 
 
 _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
-    JoinGroup: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.BEGIN),
+    JoinGroup: Endpoint._join_group,
     CloseGroup: Endpoint._close_group,
     LeaveGroup: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.LEAVE, each.timeout_ns),
     SetInfo: lambda e, each: e.machines.informer.say(each.about),

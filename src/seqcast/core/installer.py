@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seqcast.core.context import Context
+from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import ITSELF, NewView
 from seqcast.core.log import LogLines
 from seqcast.core.losses import Losses
@@ -98,10 +99,8 @@ class Installer:
         context.view, context.allowed, context.history = view, None, frame.history
         before, context.entered = context.entered, frame
         self._note_departed(frame)
-        if context.settings.book:
-            gone = [info for info in context.infos.values() if not frame.has(info.id)]
-            known = [info.address for info in gone if context.settings.unicast or info.id in context.alone]
-            machines.book.former(known, context.now)
+        gone = [info for info in context.infos.values() if not frame.has(info.id)]
+        machines.book.former([info.address for info in gone if self.enters_book(info)], context.now)
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         if context.settings.stable:
@@ -112,6 +111,11 @@ class Installer:
             self.log.resized(frame.packet_bytes, before.packet_bytes)
         machines.blocker.opened()
         machines.pause_owner.view()
+
+    def enters_book(self, member: MemberInfo) -> bool:
+        """Is the address of this member of our view remembered after its end?"""
+        settings = self.context.settings
+        return settings.book and (settings.unicast or member.id in self.context.alone)
 
     def _install_engine(self, frame: NewView, view: View, first: bool, marker: int) -> None:
         me, secrets = self.context.me.id, self.context.secrets

@@ -773,8 +773,10 @@ def _refuse_version(machines: Machines, frame: OtherVersion, sender: int, addres
     machines.context.send(Refused(reason, "version", frame.nonce), sender, address)
 
 
-def _heed_wait(machines: Machines, frame: Wait, _: int, __: bytes) -> None:
+def _heed_wait(machines: Machines, frame: Wait, _: int, address: bytes) -> None:
     machines.book.named(frame.members, machines.context.now)
+    machines.lifecycle.heard_by(address)
+    machines.lifecycle.admits = next(iter(frame.members), b"")
     machines.lifecycle.heard_answer(frame.blocked)
     machines.lifecycle.heard_cookie(frame.cookie)
     machines.lifecycle.heard_place(frame.seen)

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import seqcast.codes as codes
 from seqcast.config import Config
-from seqcast.config.check import split_seed
+from seqcast.config.check import other_version, split_seed, version_of
 from seqcast.core.machines.book import BOOK_MAX
 from seqcast.errors import ConfigError
+from seqcast.net.interface import only_interface
 from seqcast.net.seeds import Asked, hosts_of
 
 FIRST_S = 2.0
@@ -29,6 +30,9 @@ ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 MULTICAST = {4: "239.255.0.1", 6: "ff15::1"}
 """By which interface would a multicast leave? A network may have a route for these alone."""
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
+
+NOT_OF_THIS_VERSION = (getattr(socket, "EAI_NODATA", None), getattr(socket, "EAI_ADDRFAMILY", None))
+"""Errors of a resolver that knows the name."""
 
 T = TypeVar("T")
 log = logging.getLogger("seqcast")
@@ -109,13 +113,24 @@ class Discovery:
         self._left_out = n
 
     def host(self) -> str:
-        """Our address on the way to the seeds: to the first one that is on another machine, if there is any. Seeds that
-        have no address yet, or no way to them, are probably elsewhere, and once on loopback a member stays there."""
+        """Our address on the way to the seeds, or the name of the interface: to the first one that is on another
+        machine, if there is any. Seeds that have no address yet, or no way to them, are probably elsewhere, and once on
+        loopback a member stays there."""
         version = self.config.ip_version
-        ways = sorted(self._ways(), key=lambda way: ipaddress.ip_address(way.partition("%")[0]).is_loopback)
-        if not ways or self.is_elsewhere():
-            ways += [ELSEWHERE[version], MULTICAST[version]]
-        return next(filter(None, (_source(way, version) for way in ways)), LOOPBACK[version])
+        away, here = list[str](), list[str]()
+        for way in self._ways():
+            (here if ipaddress.ip_address(way.partition("%")[0]).is_loopback else away).append(way)
+        # The name of this machine itself may lead to loopback, as Debian's installer writes 127.0.1.1 into /etc/hosts.
+        if not here or not self._is_whole():
+            away += [ELSEWHERE[version], MULTICAST[version]]
+        routed = next(filter(None, (_source(way, version) for way in away)), "")
+        if not routed and not self._is_whole():  # without a default route, but seeds may yet lead to the own network
+            routed = only_interface(version)
+        return routed or next(filter(None, (_source(way, version) for way in here)), LOOPBACK[version])
+
+    def _is_whole(self) -> bool:
+        """Has each seed an address?"""
+        return all(host in self.found for seed in self.seeds for host in self.hosts.get(seed, (seed,)))
 
     def _ways(self) -> Iterator[str]:
         """The addresses of the hosts, in the order of the seeds."""
@@ -133,16 +148,17 @@ class Discovery:
         """
         if not self.seeds:
             return "there are no seeds: give seeds= with the hosts of other members"
-        lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in self.failed.items() if not self._known(seed)]
+        found, failed = dict(self.found), dict(self.failed)  # the thread that looks may change them meanwhile
+        lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in failed.items() if not self._known(seed)]
         heard = set(answered)
-        silent = [host for host, known in self.found.items() if heard.isdisjoint(known)]
-        some = [host for host in self.found if host not in silent]
-        here = [host for host in silent if own in self.found[host]]
+        silent = [host for host, known in found.items() if heard.isdisjoint(known)]
+        some = [host for host in found if host not in silent]
+        here = [host for host in silent if own in found[host]]
         silent = [host for host in silent if host not in here]
         said = [f"somebody answers at {', '.join(some)}"] if some else []
         said += [f"{', '.join(here)} is this member itself"] if here else []
         said += [f"nobody answers at {', '.join(silent)}"] if silent else []
-        waits = [each for each in self.seeds if each not in self.hosts and each not in self.failed]
+        waits = [each for each in self.seeds if each not in self.hosts and each not in failed]
         said += [f"{', '.join(waits)} has not answered yet with hosts"] if waits else []
         return "; ".join([*said, *lost])
 
@@ -216,12 +232,28 @@ def _resolved(seed: str, config: Config) -> tuple[bytes, ...]:
 
 
 def _located(host: str, ports: Iterable[int], config: Config) -> tuple[bytes, ...]:
-    """All addresses of a host, at these ports."""
-    family = socket.AF_INET if config.ip_version == 4 else socket.AF_INET6
-    found = {info[4][0] for info in socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)}
+    """All addresses of a host, at these ports.
+
+    Raises:
+        OSError: it has none, or none of our version of IP.
+    """
+    try:
+        found = _asked(host, config.ip_version)
+    except socket.gaierror as error:
+        other = 10 - config.ip_version
+        without = error.errno in NOT_OF_THIS_VERSION and bool(_asked(host, other))
+        if version_of(host) == other or without:
+            raise OSError(other_version(config.ip_version)) from None
+        raise
     packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]
     version = bytes([config.ip_version])
     return tuple(sorted({version + each.to_bytes(2, "big") + address for address in packed for each in ports}))
+
+
+def _asked(host: str, version: int) -> set[Any]:
+    """The addresses of a host of a version of IP, as the resolver has them."""
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    return {info[4][0] for info in socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)}
 
 
 def _joined(host: str, port: int) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import os
 import sys
-from pathlib import Path
 
 from seqcast.config import Config
 from seqcast.errors import ConfigError
+from seqcast.net.interface import LOOPBACK, MULTICAST, NET, UP, flags_of
 
 
 def explain(error: OSError, config: Config, address: str) -> ConfigError:
@@ -148,26 +147,19 @@ NO_WAY_TO_SEEDS = (
     "Give interface=, or start when the network is up; interface='lo' says that loopback is meant"
 )
 
-_NET = Path("/sys/class/net")  # of Linux
-_UP, _LOOPBACK, _MULTICAST = 0x1, 0x8, 0x1000  # flags of an interface, netdevice(7)
-
 
 def without_multicast() -> list[str]:
     """The network interfaces that are up and without multicast, as tunnels often are; [] if none is, or the system
     does not say."""
-    found = []
-    for entry in sorted(_NET.glob("*/flags")):
-        with contextlib.suppress(OSError, ValueError):
-            if int(entry.read_text(), 16) & (_UP | _LOOPBACK | _MULTICAST) == _UP:
-                found.append(entry.parent.name)
-    return found
+    names = sorted(entry.name for entry in NET.glob("*"))
+    return [name for name in names if flags_of(name) & (UP | LOOPBACK | MULTICAST) == UP]
 
 
 def empty_bridge(interface: str) -> str:
     """The error text if this is a bridge without ports, with or without carrier, such as one of containers that do not
     run; "" if not."""
     try:
-        ports = any((_NET / interface / "brif").iterdir())
+        ports = any((NET / interface / "brif").iterdir())
     except OSError:
         return ""
     if ports:

@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from seqcast._native.driver import (
     ADDRESS_GONE,
@@ -27,12 +28,17 @@ from seqcast._native.driver import (
 from seqcast.core.machines.interface import Interface, fault_of
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, SocketsMended, TellInterface, Warn
+from seqcast.system import read
 
 SIOCGIFADDR = 0x8915  # of Linux, netdevice(7)
+NET = Path("/sys/class/net")  # of Linux
+UP, LOOPBACK, MULTICAST = 0x1, 0x8, 0x1000  # flags of an interface, netdevice(7)
 _CAUSES = {
     errno.EAGAIN: "their buffer stayed full: is the link slow, or stopped?",
+    errno.EWOULDBLOCK: "their buffer stayed full: is the link slow, or stopped?",  # on Windows another number
     errno.EPERM: "a firewall of this machine drops them",
     errno.EACCES: "a firewall of this machine drops them",
+    getattr(errno, "WSAEACCES", errno.EACCES): "a firewall of this machine drops them",
     errno.ENETUNREACH: "there is no route: see `ip route`",
     errno.EHOSTUNREACH: "a member cannot be reached: see `ip route` and `ip neighbour`",
     errno.ENODEV: "the interface is gone: see `ip link`",
@@ -149,6 +155,27 @@ def _interface_of(address: str) -> tuple[str, int]:
     with contextlib.suppress(OSError):
         return interface_of(address)
     return "", 0
+
+
+def only_interface(ip_version: int) -> str:
+    """The network interface of this machine that is up and has an address, if there is just one besides loopback, on
+    Linux; else ""."""
+    names = [name for _, name in socket.if_nameindex() if flags_of(name) & (UP | LOOPBACK) == UP]
+    found = [name for name in names if _has_address(name, ip_version)]
+    return found[0] if len(found) == 1 else ""
+
+
+def flags_of(name: str) -> int:
+    """The flags of an interface; 0: not known."""
+    return int(read(NET, f"{name}/flags") or "0", 16)
+
+
+def _has_address(name: str, ip_version: int) -> bool:
+    with contextlib.suppress(OSError):
+        if ip_version == 4:
+            return bool(ipv4_of(name))
+        return any(line.split()[-1] == name for line in read(Path("/proc/net"), "if_inet6").splitlines())
+    return False
 
 
 def ipv4_of(name: str) -> str:

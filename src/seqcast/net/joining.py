@@ -6,10 +6,10 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import seqcast.codes as codes
-from seqcast._native.driver import Driver
+from seqcast._native.driver import Driver, describe_address
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
@@ -17,7 +17,7 @@ from seqcast.config.derive import reach
 from seqcast.core.endpoint import Endpoint
 from seqcast.errors import JoinRefused, JoinTimeout, NotMember
 from seqcast.net.advice import FOUNDS_ALONE, MAYBE_FIRST, Advice, strangers, what_to_check
-from seqcast.net.discovery import Discovery
+from seqcast.net.discovery import NAMED_MAX, Discovery
 from seqcast.net.interface import fault
 from seqcast.net.standing import Standing
 
@@ -70,14 +70,32 @@ class Joining:
             return f": the group exists, and does not take this member in yet: {self._standing.waiting}"
         if trouble := fault(self._driver):
             return f": {trouble}"
+        directions = self._directions()
         if self._endpoint.lacks:
-            return f": {self._endpoint.lacks}. {self._what_to_check().text}"
+            return f": {self._endpoint.lacks}; {directions}. {self._what_to_check().text}"
         if self._discovery is not None:
-            return f": {self._what_to_check().text}"
+            return f": {directions}. {self._what_to_check().text}"
         return (
-            f" on {self._driver.interface}: members may be unable to reach each other (firewall, another interface), "
-            "the group may be blocked because it has no majority (seqcast unblock "
+            f" on {self._driver.interface}: {directions}. Members may be unable to reach each other (firewall, another "
+            "interface), the group may be blocked because it has no majority (seqcast unblock "
             f"{shlex.quote(self._endpoint.context.cluster)}{reach(self._config)} --list), or the machine is overloaded"
+        )
+
+    def _directions(self) -> str:
+        """Who has heard whom."""
+        answered, hearers, admits = tuple(self._endpoint.answered), self._endpoint.hearers, self._endpoint.admits
+        if not answered:
+            return "this member has heard nobody"
+        said = f"this member hears those at {_places(answered)}, and "
+        if not hearers:
+            return said + "nothing shows that they hear it: its own datagrams may be lost on the way"
+        said += f"is heard at {_places(hearers)}"
+        if not admits or admits in hearers:
+            return said
+        where = "to there" if admits in answered else "to there or from there"
+        return (
+            f"{said}; the member that admits others is at {describe_address(admits)}, and does not answer: datagrams "
+            f"{where} are lost on the way, perhaps by a firewall"
         )
 
     def _seeds_awaited(self) -> Callable[[], str] | None:
@@ -134,6 +152,10 @@ class Joining:
     def _what_to_check(self) -> Advice:
         endpoint = self._endpoint
         return what_to_check(self._driver, self._config, self._discovery, endpoint.answered, endpoint.context.cluster)
+
+
+def _places(addresses: Sequence[bytes]) -> str:
+    return ", ".join(describe_address(each) for each in addresses[:NAMED_MAX])
 
 
 def _left_early() -> NotMember:

@@ -79,7 +79,7 @@ from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, file_keys, i
 from seqcast.net.stable import StableFile
 from seqcast.net.standing import Standing
 from seqcast.net.threads import named, usable
-from seqcast.net.votes import keep_vote, vote_of
+from seqcast.net.votes import keep_others, keep_vote, others_of, vote_of
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy
 
 log = logging.getLogger("seqcast")
@@ -299,6 +299,7 @@ class Runner:
         finally:
             # Side by side, two primary groups would each believe that they alone go on; others merge.
             keep_vote(*self._key, self.endpoint.vote if self.config.partition == "primary" else NO_VOTE)
+            keep_others(*self._key, self.endpoint.others)
             self.standing.end()
             self._post()
             self.driver.stop()
@@ -424,6 +425,7 @@ class Runner:
             signer=self._signer,
             allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=vote_of(*self._key),
+            former=others_of(*self._key),
             kept=self.stable_file.kept if self.stable_file is not None else None,
             on_disk=self._on_disk,
             gro=driver.gro,

@@ -1,11 +1,16 @@
-"""The votes of this process for founders of primary groups, which outlive the joins that gave up."""
+"""What this process remembers of its joins: votes for founders of primary groups, and where others may be."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from seqcast.core.context import NO_VOTE, Vote
 
-VOTES_MAX = 256
+KEPT_MAX = 256
 _votes: dict[tuple[str, str], Vote] = {}
+_others: dict[tuple[str, str], tuple[bytes, ...]] = {}
+
+T = TypeVar("T")
 
 
 def vote_of(cluster: str, name: str) -> Vote:
@@ -15,8 +20,22 @@ def vote_of(cluster: str, name: str) -> Vote:
 
 def keep_vote(cluster: str, name: str, vote: Vote) -> None:
     """``NO_VOTE``: forgets the last one, as one that was used up."""
-    _votes.pop((cluster, name), None)
-    if vote != NO_VOTE:
-        _votes[cluster, name] = vote
-    while len(_votes) > VOTES_MAX:
-        del _votes[next(iter(_votes))]
+    _keep(_votes, (cluster, name), None if vote == NO_VOTE else vote)
+
+
+def others_of(cluster: str, name: str) -> tuple[bytes, ...]:
+    """The addresses in the book of the last incarnation, which an excluded member needs if its seeds are stale."""
+    return _others.get((cluster, name), ())
+
+
+def keep_others(cluster: str, name: str, addresses: tuple[bytes, ...]) -> None:
+    """For the next incarnation."""
+    _keep(_others, (cluster, name), addresses or None)
+
+
+def _keep(of: dict[tuple[str, str], T], key: tuple[str, str], value: T | None) -> None:
+    of.pop(key, None)
+    if value is not None:
+        of[key] = value
+    while len(of) > KEPT_MAX:
+        del of[next(iter(of))]

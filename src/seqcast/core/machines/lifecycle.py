@@ -168,6 +168,10 @@ class Lifecycle(TableMachine):
         self.places: dict[bytes, int] = {}  # addresses at which others see us, and ns when one said so last
         self.adopted = False  # our address is one of those
         self.misplaced = False  # we have warned of the others
+        # Addresses of those that have shown that our JOINs arrive, and the one at which joiners are admitted, as WAIT
+        # names that; both read by any thread.
+        self.hearers: dict[bytes, None] = {}
+        self.admits = b""
         self.deaf = ""  # the warning of a group that does not hear us
         self.beacons = NO_BEACONS  # since when and until when a group was heard that does not answer
         # Since when and until when members heard us and did not reach us, and where they heard us.
@@ -195,6 +199,8 @@ class Lifecycle(TableMachine):
 
     def heard_peer(self, frame: Join) -> None:
         """Another joiner, of our cluster and with our settings."""
+        if self.context.me.address in frame.hears:
+            self.heard_by(frame.info.address)
         self.fire(E.PEER, frame)
 
     def heard_withdrawal(self, joiner: int) -> None:
@@ -234,6 +240,11 @@ class Lifecycle(TableMachine):
         """WAIT: a group exists, and hears us."""
         self.beacons, self.deaf = NO_BEACONS, ""
         self.heard_group(blocked)
+
+    def heard_by(self, address: bytes) -> None:
+        """There is somebody who hears us."""
+        if len(self.hearers) < MEMBERS_MAX:
+            self.hearers[address] = None
 
     def heard_cookie(self, cookie: int) -> None:
         """Of a WAIT: only JOINs that return the cookie count, so the next JOIN is sent at once."""
