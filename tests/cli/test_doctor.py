@@ -378,6 +378,34 @@ def test_an_advertised_address_must_lead_to_the_port_of_the_member(pair, tmp_pat
     assert [line["fact"] for line in lines if line["word"] == "port"] == [said], lines
 
 
+@netns
+@pytest.mark.long
+@pytest.mark.parametrize("advertised", ["10.99.0.200", "10.99.0.201", ""])
+def test_an_address_that_is_translated_one_to_one_is_no_fault(pair, advertised):
+    here, there = pair
+    here.run("ip", "address", "add", "10.99.0.200/24", "dev", "eth0")
+    here.run(
+        "nft",
+        f"add table ip sick_nat; add chain ip sick_nat in {{ type nat hook prerouting priority dstnat; }}; "
+        f"add rule ip sick_nat in ip daddr 10.99.0.200 dnat to {here.address}; "
+        f"add chain ip sick_nat out {{ type nat hook postrouting priority srcnat; }}; "
+        f"add rule ip sick_nat out udp dport 1-65535 ip daddr {there.address} snat to 10.99.0.200",
+    )
+    options = ["--transport", "unicast", "--seeds", there.address, "--with", there.address]
+    if advertised:
+        options += ["--advertise", advertised]
+    found, lines = doctor(here, *options)
+    here.run("nft", "delete table ip sick_nat")
+    here.run("ip", "address", "del", "10.99.0.200/24", "dev", "eth0")
+    said = [(line["level"], line["fact"]) for line in lines if line["word"] in ("advertise", "port")]
+    if advertised == "10.99.0.201":
+        assert {("WARN", "SC4301"), ("FAIL", "SC4302")} <= found, lines
+        return
+    assert found == set(), lines
+    assert ("ok", f"{there.address} sees this machine at 10.99.0.200, where a member here would be") in said
+    assert ("ok", f"{there.address} reaches UDP port 47310 of {here.address}, as 10.99.0.200:47310") in said
+
+
 @linux
 def test_a_closed_port_shows_a_machine_without_a_member_and_silence_shows_nothing():
     none = "the machine answers: no member runs there now"

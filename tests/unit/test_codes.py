@@ -42,6 +42,13 @@ def test_every_code_is_used():
     assert [name for name, code in names.items() if f"codes.{name}" not in text and code.number not in text] == []
 
 
+def test_a_member_is_named_by_its_own_board_before_any_view_and_by_those_beside():
+    seeking, knows = board(about__view={"members": []}), board()
+    assert [seeking.name_of(each) for each in (1, 2)] == ["a", f"{2:016x}"]
+    seeking.names.update(knows.knows())
+    assert seeking.name_of(2) == "b" and seeking.name_of(9) == f"{9:016x}"
+
+
 def board(**changes):
     """Of member a, rank 0 of three, in which all is well."""
     now = 1000 * SECOND

@@ -82,6 +82,7 @@ class Board:
         events: the last ones, oldest first.
         read_ns: monotonic ns, of reading.
         torn: parts that were being written whenever they were read: their process was killed while it wrote them.
+        names: of members, by id, that the other boards beside this one know.
     """
 
     path: Path
@@ -92,6 +93,7 @@ class Board:
     events: tuple[Event, ...]
     read_ns: int
     torn: frozenset[str]
+    names: dict[int, str] = field(default_factory=dict)
 
     @property
     def cluster(self) -> str:
@@ -111,10 +113,12 @@ class Board:
 
     def name_of(self, member_id: int) -> str:
         """The name of a member, or its id in hexadecimal digits."""
-        for each in (*self.about["view"]["members"], *self.about["gone"]):
-            if each["id"] == member_id:
-                return str(each["name"])
-        return f"{member_id:016x}"
+        return self.knows().get(member_id) or self.names.get(member_id) or f"{member_id:016x}"
+
+    def knows(self) -> dict[int, str]:
+        """Names of members, by id: events may be about those of no view, and this one itself before its first view."""
+        others = (*self.about["gone"], *self.about["view"]["members"])
+        return {self.about["id"]: self.name, **{each["id"]: str(each["name"]) for each in others}}
 
 
 def boards(cluster: str = "") -> list[Board]:
@@ -128,6 +132,11 @@ def boards(cluster: str = "") -> list[Board]:
             continue
         if cluster in ("", board.cluster):
             found.append(board)
+    together: dict[str, dict[int, str]] = {}
+    for board in found:
+        together.setdefault(board.cluster, {}).update(board.knows())
+    for board in found:
+        board.names.update(together[board.cluster])
     return sorted(found, key=lambda board: (board.cluster, board.name, -board.gauges["posted"], board.path))
 
 

@@ -65,18 +65,18 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
         return
     try:
         named = config.transport == "unicast" or config.seeds or config.advertise  # otherwise any free port will do
-        member = _place(own, public) if own and public and named else None
+        member = _place(own, public, bool(config.key)) if own and public and named else None
         yield from path.look(arguments.long or 0.0, multicast=config.transport != "unicast", member=member)
     finally:
         path.close()
 
 
-def _place(own: bytes, public: bytes) -> OwnAddress:
+def _place(own: bytes, public: bytes, keyed: bool) -> OwnAddress:
     from seqcast.core.rules.hosts import host_of
     from seqcast.doctor.path import OwnAddress
 
     (host, port), told = ((host_of(each), int.from_bytes(each[1:3], "big")) for each in (own, public))
-    return OwnAddress(host, port, told)
+    return OwnAddress(host, port, told, keyed)
 
 
 def _result(found: Sequence[Line], tried: bool) -> str:

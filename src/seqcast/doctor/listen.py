@@ -25,6 +25,7 @@ from seqcast.doctor.datagrams import (
     multicast_sender,
     name_with,
     pack,
+    plain,
     readable,
     unicast_socket,
     unpack,
@@ -102,7 +103,8 @@ class Listener:
             while len(self._clients) > CLIENTS_MAX:
                 self._clients.popitem(last=False)
         self._listen_towards(source)
-        answer = pack(t="hi", token=token, proof=client.proof, host=socket.gethostname()[:64])
+        seen = plain(str(source[0])), source[1]  # others would see a member there, too
+        answer = pack(t="hi", token=token, proof=client.proof, host=socket.gethostname()[:64], seen=seen)
         if len(answer) <= len(datagram):
             self._unicast.sendto(answer, source)
 

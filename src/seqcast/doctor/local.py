@@ -79,10 +79,12 @@ def _advertised(config: Config, own: bytes) -> Generator[Line, None, bytes]:
         return b""
     if public != own:
         said = f"others are told {describe_address(public)}, and this machine has {describe_address(own)}"
+        fact = f"{said}: without key= they believe so only if the datagrams of this member come from there"
         if config.key:
             yield Line(OK, "advertise", said)
+        elif public[1:3] == own[1:3]:  # addresses may be translated one to one
+            yield Line(NOTE, "advertise", f"{fact}, which --with tries")
         else:
-            fact = f"{said}: without key= they believe so only if the datagrams of this member come from there"
             yield Line(WARN, "advertise", fact, codes.TRANSLATED)
     return public
 

@@ -23,6 +23,7 @@ from seqcast.doctor.datagrams import (
     multicast_sender,
     name_with,
     pack,
+    plain,
     readable,
     unicast_socket,
     unpack,
@@ -90,11 +91,16 @@ class OwnAddress(NamedTuple):
     address: str
     port: int
     told: tuple[str, int]
+    keyed: bool
 
     @property
     def apart(self) -> bool:
         """Are others told something else?"""
         return self.told != (self.address, self.port)
+
+    def seen(self, host: str) -> OwnAddress:
+        """As others have it who see this machine at another host, if it states nothing else."""
+        return self if self.apart else self._replace(told=(host, self.port))
 
 
 class Path:
@@ -117,6 +123,8 @@ class Path:
         self._receiver = multicast_receiver(self.here, port)
         self._sender = multicast_sender(self.here)
         self._proof = ""
+        self._seen = ""  # the host at which the other end sees us; "": not told, and
+        self._same_port = True  # is that our port?
 
     def close(self) -> None:
         """Closes the sockets."""
@@ -138,7 +146,8 @@ class Path:
         pings = self._pings()
         yield pings
         if member is not None:
-            yield self._reach(member)
+            yield from self._translated(member)
+            yield self._reach(member.seen(self._seen) if self._seen and self._same_port else member)
         passes = yield from self._multicasts(multicast)
         best, size = self._size()
         yield size
@@ -190,6 +199,9 @@ class Path:
     def _hello(self) -> bool:
         said = self._asked("hi", t="hello")
         self._proof = str(said.get("proof", ""))
+        match said.get("seen"):
+            case [str(host), int(port)]:
+                self._seen, self._same_port = host.partition("%")[0], port == self._unicast.getsockname()[1]
         return bool(said)
 
     def _counts(self) -> dict[str, int]:
@@ -226,6 +238,18 @@ class Path:
         times.sort()
         marks = "/".join(f"{1000 * times[at]:.2f}" for at in (0, len(times) // 2, len(times) * 99 // 100))
         return Line(OK, "unicast", f"both ways, {lost}; round trip {marks} ms (min/p50/p99)")
+
+    def _translated(self, member: OwnAddress) -> Iterator[Line]:
+        """The line about the address at which the other end sees this machine, if that is another one."""
+        here = self._seen == plain(self.here).partition("%")[0] and self._same_port
+        if not self._seen or (here and not member.apart) or (member.keyed and member.apart):
+            return
+        said = f"{self.host} sees this machine at {self._seen}"
+        if self._same_port and member.seen(self._seen).told == (self._seen, member.port):
+            yield Line(OK, "advertise", f"{said}, where a member here would be")
+        else:
+            ports = "" if self._same_port else ", and its ports as others"
+            yield Line(WARN, "advertise", f"{said}{ports}", codes.TRANSLATED)
 
     def _reach(self, member: OwnAddress) -> Line:
         """Does a datagram to the address of the member that would run here arrive at its port?"""
