@@ -1,10 +1,10 @@
 /* Carries Ethernet frames between two taps, as a link with a rate, a queue and a delay does. For shared_link.py.
  *
- *     link TAP TAP BYTES_PER_S QUEUE_S DELAY_S LOSS NARROW_AT NARROW
+ *     link TAP TAP BYTES_PER_S QUEUE_S DELAY_S LOSS NARROW_AT NARROW [SEED]
  *
- * The taps are open descriptors without blocking. LOSS: this part of the frames is dropped at random. From NARROW_AT
- * (monotonic seconds; 0: never) frames of more than NARROW bytes vanish. Prints the frames that the link carried and
- * that its queues dropped when it gets SIGTERM. */
+ * The taps are open descriptors without blocking. LOSS: this part of the frames is dropped, at random by SEED (1). From
+ * NARROW_AT (monotonic seconds; 0: never) frames of more than NARROW bytes vanish. Prints the frames that the link
+ * carried and that its queues dropped when it gets SIGTERM. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -76,12 +76,13 @@ static double give(direction *d, double now) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 9) return fprintf(stderr, "link: eight arguments are needed\n"), 2;
+    if (argc != 9 && argc != 10) return fprintf(stderr, "link: eight arguments are needed, or nine\n"), 2;
     direction d[2] = {{.in = atoi(argv[1]), .out = atoi(argv[2])}, {.in = atoi(argv[2]), .out = atoi(argv[1])}};
     for (int side = 0; side < 2; side++)
         if (!(d[side].waiting = malloc(FRAMES * sizeof(frame)))) return perror("link"), 1;
     link_.bytes_per_s = atof(argv[3]), link_.queue_s = atof(argv[4]), link_.delay_s = atof(argv[5]);
     link_.loss = atof(argv[6]), link_.narrow_at = atof(argv[7]), link_.narrow = atoi(argv[8]);
+    srand48(argc == 10 ? atol(argv[9]) : 1);
     signal(SIGTERM, end);
     puts("ready"), fflush(stdout);
     while (!ends) {

@@ -160,19 +160,21 @@ def sides(number: int) -> Iterator[tuple[tuple[Place, ...], tuple[Place, ...]]]:
         yield left, right
 
 
-def run(mbit: float, seconds: float, groups: int, streams: int, loss: float = 0.0, narrow_s: float = 0.0) -> dict:
+def run(
+    mbit: float, seconds: float, groups: int, streams: int, loss: float = 0.0, narrow_s: float = 0.0, seed: int = 1
+) -> dict:
     """One run.
 
     Args:
         mbit: of the link.
         seconds: that are measured.
         groups, streams: that share the link.
-        loss: part of the packets.
+        loss: part of the packets, at random by ``seed``.
         narrow_s: seconds after the begin; 0: the link has one MTU throughout.
     """
     with sides(groups + streams) as (left, right), compiled() as program, programs() as made:
         narrow_at = time.monotonic() + 10 + narrow_s if narrow_s else 0.0
-        numbers = map(str, (mbit * 1e6 / 8, QUEUE_S, ROUND_TRIP_S / 2, loss, narrow_at, NARROW + ETHERNET))
+        numbers = map(str, (mbit * 1e6 / 8, QUEUE_S, ROUND_TRIP_S / 2, loss, narrow_at, NARROW + ETHERNET, seed))
         link = Program(sys.executable, __file__, "--link", program, left[0].bridge, right[0].bridge, *numbers)
         made.append(link)
         link.line()
@@ -208,7 +210,7 @@ def run(mbit: float, seconds: float, groups: int, streams: int, loss: float = 0.
     return {"mbit": [round(rate * 8 / 1e6, 1) for rate in rates], "marks": marks[0], **of_link}
 
 
-def measure(case: str, mbit: float, seconds: float) -> dict[str, object]:
+def measure(case: str, mbit: float, seconds: float, seed: int) -> dict[str, object]:
     """One case."""
     if case == "shared":
         row = run(mbit, seconds, 2, 1)
@@ -221,7 +223,7 @@ def measure(case: str, mbit: float, seconds: float) -> dict[str, object]:
         rates = [sum(marks[int(WARM_S) : at]) / before, sum(marks[at + 3 : at + 3 + int(seconds)]) / int(seconds)]
         mbit = [round(rate * 16 / 1e6, 1) for rate in rates]
         return {"case": case, "mbit": mbit, "of_before": round(rates[1] / rates[0], 3)}
-    row = run(mbit, seconds, 1, 0, loss=0.01 if case == "lossy" else 0.0)
+    row = run(mbit, seconds, 1, 0, loss=0.01 if case == "lossy" else 0.0, seed=seed)
     share, lost = row["mbit"][0] / mbit, row["dropped"] / max(1, row["carried"])
     return {"case": case, "mbit": row["mbit"], "of_link": round(share, 3), "dropped": round(lost, 4)}
 
@@ -235,6 +237,7 @@ def main() -> int:
     parser.add_argument("--mbit", type=float, nargs="+", default=[100, 1000], help="rates of the link, Mb/s (100 1000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="that are measured (%(default)g)")
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, help="cases (all)")
+    parser.add_argument("--seed", type=int, default=1, help="of the frames that are dropped at random (%(default)s)")
     wanted = parser.parse_args()
     if reason := why_no_namespaces():
         print(reason, file=sys.stderr)
@@ -242,7 +245,7 @@ def main() -> int:
     rows = []
     for mbit in wanted.mbit:
         for case in wanted.only:
-            rows.append({"link_mbit": mbit} | measure(case, mbit, wanted.seconds))
+            rows.append({"link_mbit": mbit} | measure(case, mbit, wanted.seconds, wanted.seed))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     print(json.dumps({"shared_link": rows, "round_trip_ms": 1e3 * ROUND_TRIP_S}))
     return 0
