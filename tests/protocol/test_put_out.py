@@ -31,11 +31,11 @@ def run(options, at):
 @pytest.mark.parametrize(
     ("settings", "stops"),
     [
-        ({}, 0),
-        ({}, 2),
         ({"partition": "primary"}, 2),
         ({"membership": "token-ring"}, 0),
-        ({"order": "sequencer"}, 0),
+        pytest.param({}, 0, marks=pytest.mark.long),
+        pytest.param({}, 2, marks=pytest.mark.long),
+        pytest.param({"order": "sequencer"}, 0, marks=pytest.mark.long),
         pytest.param({"partition": "primary"}, 0, marks=pytest.mark.long),
         pytest.param({"membership": "token-ring"}, 2, marks=pytest.mark.long),
         pytest.param({"order": "sequencer"}, 2, marks=pytest.mark.long),

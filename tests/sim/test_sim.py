@@ -34,7 +34,7 @@ from seqcast.types import Member, MergeView, View, ViewId
     "seeds",
     [
         range(1, 6),
-        range(6, 11),
+        pytest.param(range(6, 11), marks=pytest.mark.long),
         *(pytest.param(range(at, at + 10), marks=pytest.mark.long) for at in range(11, 101, 10)),
     ],
     ids=str,
@@ -58,7 +58,8 @@ RARE_EDGES = {Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMI
 @pytest.mark.parametrize(
     ("order", "seeds"),
     [
-        ("sequencer", 8),
+        ("sequencer", 4),
+        pytest.param("sequencer", 8, marks=pytest.mark.long),
         *(pytest.param(order, 15, marks=pytest.mark.long) for order in ("fifo", "total")),
         *(pytest.param(order, 8, marks=pytest.mark.long) for order in ("total-1999", "grant", "causal")),
     ],

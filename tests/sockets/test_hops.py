@@ -46,7 +46,7 @@ with seqcast.join("x", name="a", interface="eth0", **json.loads(sys.argv[1])) as
 
 
 @pytest.mark.multicast
-@pytest.mark.parametrize("lane", [0, 1], ids=["data", "control"])
+@pytest.mark.parametrize("lane", [0, pytest.param(1, marks=pytest.mark.long)], ids=["data", "control"])
 @pytest.mark.parametrize(("version", "address"), [(4, "239.1.2.3"), (6, "ff15::1:2")], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize(
     ("given", "hops", "traffic_class"),

@@ -115,7 +115,7 @@ def _last(told, what):
 
 @pytest.mark.parametrize(
     "form, pad",
-    [(BLOCKING, 0), pytest.param(BLOCKING, 5_000_000, marks=pytest.mark.long), (AWAITED, 0)],
+    [(BLOCKING, 0), *(pytest.param(*each, marks=pytest.mark.long) for each in ((BLOCKING, 5_000_000), (AWAITED, 0)))],
     ids=["blocking-small", "blocking-large", "asyncio"],
 )
 def test_two_sides_merge_their_states_before_they_receive_from_each_other(network, form, pad):
