@@ -27,9 +27,10 @@ from seqcast.blocks.leader import Leader
 from seqcast.blocks.lock import ACQUIRE, ANSWER, OPERATION
 from seqcast.errors import ConfigError, NotReady, Undecided, UsageError
 from seqcast.events import Unblocked
+from seqcast.types import Member, View, ViewId
 
 SECOND = 10**9
-VIEW: Any = SimpleNamespace(fence=9, coordinator=SimpleNamespace(id=1))
+VIEW = View(ViewId(9, 1), (Member("a", 1),))
 
 
 class Direct:
@@ -375,6 +376,30 @@ def test_a_closed_leader_leads_no_more_and_watches_no_more() -> None:
     leader._view = VIEW
     callback(Unblocked.__new__(Unblocked))  # a call that was under way
     assert leader.fence == 0 and started == []
+
+
+def test_a_leader_that_exits_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+    monkeypatch.setattr("os._exit", ends.append)
+    callbacks: list[Any] = []
+    replica: Any = SimpleNamespace(_me=1, add_callback=callbacks.append, remove_callback=callbacks.remove)
+    with Leader(replica, lambda _: sys.exit(4), lambda: None):
+        wait_until(lambda: bool(callbacks))
+        callbacks[0](VIEW)
+        wait_until(lambda: bool(ends))
+    assert ends == [4]
+
+
+def test_a_dictionary_of_a_loop_that_is_closed_tells_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> aio.ReplicatedDict:
+        made = aio.ReplicatedDict()
+        made.on_change(print)
+        return made
+
+    made = asyncio.run(main())
+    Direct(made.sync)
+    made.sync["a"] = 1
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("late", [False, True])

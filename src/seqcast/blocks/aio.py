@@ -383,7 +383,7 @@ class ReplicatedDict(_Over[seqcast.blocks.dictionary.ReplicatedDict]):
     def on_change(self, callback: Callable[[Change], object]) -> None:
         """Calls a function with each change from now on, in the order in which all members have them, on the loop."""
         loop = asyncio.get_running_loop()
-        self.sync.on_change(lambda change: loop.call_soon_threadsafe(callback, change))
+        self.sync.on_change(functools.partial(_call_soon, loop, callback))
 
 
 class Lock(_Over[seqcast.blocks.lock.Lock]):
@@ -482,7 +482,17 @@ def on_leader(
 ) -> Leader:
     """Has this member lead while it is the coordinator, as ``seqcast.blocks.on_leader``. ``start(fence)`` and
     ``stop()`` run on the loop, and may be coroutine functions; the next one waits for the end of the last."""
-    sync = seqcast.blocks.leader.on_leader(replica.sync, _on_loop(start), None if stop is None else _on_loop(stop))
+
+    def on_loop(function: Callable[..., object]) -> Callable[..., object]:
+        call = _on_loop(function)
+
+        def run(*arguments: object) -> None:
+            with contextlib.suppress(SystemExit):  # which ends the loop
+                call(*arguments)
+
+        return run
+
+    sync = seqcast.blocks.leader.on_leader(replica.sync, on_loop(start), None if stop is None else on_loop(stop))
     return Leader(sync)
 
 
@@ -538,7 +548,7 @@ class Rpc(Closing):
         handler = None if self._handler is None else _on_loop(self._answer)
         self.sync = await _made(functools.partial(self._join, handler=handler))
         loop = asyncio.get_running_loop()
-        self.sync._on_gone = lambda: loop.call_soon_threadsafe(self._cancel)
+        self.sync._on_gone = functools.partial(_call_soon, loop, self._cancel)
         return self
 
     def _cancel(self) -> None:

@@ -12,6 +12,7 @@ import seqcast.codes as codes
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.replica import Replica
 from seqcast.events import Blocked, Unblocked
+from seqcast.net.threads import exit_now
 from seqcast.types import View
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def on_leader(
     changes outside must refuse a lower fence than before. The fence is that of the view (``Group.fence``).
 
     If ``start`` raises, the error is logged, and this member is the leader all the same, with nothing started: nobody
-    else leads, and ``stop`` is called at the end. A ``start`` that may fail ends its process then, or closes the
-    replica on another thread: so the next member leads.
+    else leads, and ``stop`` is called at the end. A ``start`` that may fail ends its process then (``sys.exit``, which
+    here takes effect at once), or closes the replica on another thread: so the next member leads.
 
     Args:
         replica: of any machine.
@@ -104,6 +105,8 @@ class Leader(Closing):
                 self._stop()
             if fence:
                 self._start(fence)
-        except Exception:
+        except SystemExit as error:  # which Python passes over on any thread but the main one
+            exit_now(error)
+        except BaseException:
             log.exception(codes.CALLBACK_FAILED("a function that on_leader was given failed"))
         return bool(fence)
