@@ -406,15 +406,13 @@ static int take(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mar
 }
 
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int keeps, int64_t now) {
-    uint64_t before = e->queue.taken;
     if (!keeps) sc_engine_looks(e, now);
-    int result = take(e, batch, bytes_max, marker, now);
-    batch->packet_bytes = e->queue.taken - before;
-    if (keeps) {
-        sc_queue_kept(e, batch->packet_bytes);
-    } else if (result == SC_DELIVER_BATCH) {
-        sc_queue_handed(e, now);
-    }
+    uint64_t before = e->queue.taken;
+    int result = take(e, batch, bytes_max, marker, now), whole = result == SC_DELIVER_BATCH;
+    batch->packet_bytes = keeps ? sc_queue_keep(e, e->queue.taken - before, whole) : 0;
+    if (keeps) return result;
+    sc_queue_unkeep(e);
+    if (whole) sc_queue_handed(e, now);
     return result;
 }
 

@@ -381,7 +381,17 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
 
 void sc_queue_handed(sc_engine *e, int64_t now) { e->queue.handed = now > 0 ? now : 1; }
 
-void sc_queue_kept(sc_engine *e, uint64_t bytes) { e->queue.taken -= bytes; }
+uint64_t sc_queue_keep(sc_engine *e, uint64_t bytes, int whole) {
+    uint64_t all = e->queue.kept + bytes;
+    e->queue.taken -= bytes;
+    e->queue.kept = whole ? 0 : all;
+    return whole ? all : 0;
+}
+
+void sc_queue_unkeep(sc_engine *e) {
+    e->queue.taken += e->queue.kept;
+    e->queue.kept = 0;
+}
 
 void sc_engine_looks(sc_engine *e, int64_t now) {
     e->queue.worked = sc_worked(e, now);
@@ -389,21 +399,24 @@ void sc_engine_looks(sc_engine *e, int64_t now) {
     e->queue.rests = 0;
 }
 
-void sc_engine_rests(sc_engine *e, int64_t now) {
-    if (!e->queue.handed) return;
+int64_t sc_engine_rests(sc_engine *e, int64_t now) {
+    if (!e->queue.handed) return e->queue.rests;
     sc_engine_looks(e, now);
-    e->queue.rests = 1;
+    return e->queue.rests = now > 0 ? now : 1;
 }
 
-void sc_engine_works_on(sc_engine *e, int64_t now) {
-    if (e->queue.rests) sc_queue_handed(e, now);
+void sc_engine_works_on(sc_engine *e, int64_t rest, int64_t now) {
+    if (!rest || rest != e->queue.rests) return;
+    sc_queue_handed(e, now);
     e->queue.rests = 0;
 }
 
-void sc_engine_takes(sc_engine *e, uint64_t bytes, int64_t now) {
+void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now) {
     sc_engine_looks(e, now);
-    e->queue.taken += bytes;
-    if (bytes) sc_queue_handed(e, now);
+    if (!batch) return;
+    e->queue.taken += batch->packet_bytes;
+    batch->packet_bytes = 0;
+    sc_queue_handed(e, now);
 }
 
 int sc_engine_works(const sc_engine *e) { return e->queue.handed != 0; }

@@ -34,9 +34,10 @@ typedef struct {
     uint64_t bytes;
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t taken; /* bytes, by the application, ever */
+    uint64_t kept; /* bytes kept for the application, of packets that end no message: the next kept batch has them */
     int64_t handed; /* time of the batch on which the application works; 0: none */
     uint64_t worked; /* ns from each batch to the next look for more, ever; sc_worked */
-    int rests; /* the work on a batch goes on when a send is over */
+    int64_t rests; /* since when the work waits for a send; 0: the work does not wait */
     uint64_t carried; /* packets of the own group stream in this view: own ones, and forwards of others */
     uint64_t passed; /* the last packet of that stream that the application does without */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
@@ -74,7 +75,9 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_handed(sc_engine *e, int64_t now); /* the application has a batch */
-void sc_queue_kept(sc_engine *e, uint64_t bytes); /* these packets are kept for the application */
+/* Packets with so many bytes are kept for the application; `whole`: in a batch. Returns the bytes that this has. */
+uint64_t sc_queue_keep(sc_engine *e, uint64_t bytes, int whole);
+void sc_queue_unkeep(sc_engine *e); /* a message of which a part was kept is taken at once */
 void sc_skip_begin(struct sc_peer *peer);
 /* Its heartbeat came. */
 void sc_skip_heard(sc_engine *e, struct sc_peer *peer, int64_t now);

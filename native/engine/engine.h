@@ -307,7 +307,7 @@ typedef struct {
     sc_slab *slabs[SC_BORROWED_MAX]; /* borrowed */
     uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
-    uint64_t packet_bytes; /* of its packets, for sc_engine_takes */
+    uint64_t packet_bytes; /* of its packets, if it is kept; then for sc_engine_takes */
     sc_skipped skipped;
 } sc_batch;
 
@@ -321,13 +321,15 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
 /* The same for an application that cannot take the item yet: the item is kept for it. Credit counts it as taken, and
  * the rule for slow receivers does not, until sc_engine_takes. */
 int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-/* The application takes a kept item: a batch with so many bytes of packets, or another one. */
-void sc_engine_takes(sc_engine *e, uint64_t bytes, int64_t now);
+/* The application takes a kept item: a batch, or another one (NULL). A batch that is given back and taken again counts
+ * once; the work on it counts each time. */
+void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now);
 /* The application looks for something to take: its work on the last batch is over. */
 void sc_engine_looks(sc_engine *e, int64_t now);
-/* The thread that works on the last batch waits in a send, which is no work; and works on. */
-void sc_engine_rests(sc_engine *e, int64_t now);
-void sc_engine_works_on(sc_engine *e, int64_t now);
+/* The thread that works on the last batch waits in a send, and the wait does not count as work: returns its beginning;
+ * 0: the thread has no batch. And works on, unless another thread has looked for something to take meanwhile. */
+int64_t sc_engine_rests(sc_engine *e, int64_t now);
+void sc_engine_works_on(sc_engine *e, int64_t rest, int64_t now);
 int sc_engine_works(const sc_engine *e); /* on the last batch */
 /* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate
  * call, because a caller may hand out the messages of a batch one by one. */

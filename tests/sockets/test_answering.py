@@ -12,6 +12,7 @@ from members import LIMIT_S, LOOPBACK, cluster, group_of, join, wait_until
 
 import seqcast
 import seqcast.aio
+from seqcast._native.driver import now_ns
 from seqcast.api.keeping import cost
 
 QUICK = {"preset": "fast"}  # a send that is stuck gives up after a second
@@ -263,6 +264,56 @@ def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_s
             await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_while_one_task_waits_to_send_the_work_of_the_one_that_receives_is_work_and_not_disturbed():
+    """The work counted as a wait; and if messages had come, the thread of the send turned in a circle."""
+    calls, taken, work = 0, asyncio.Event(), asyncio.Event()
+
+    async def answer(group):
+        await group.recv()
+        taken.set()
+        await work.wait()
+        await group.send(b"answer")
+
+    async def fill(group):
+        while not work.is_set() or group.sync.stalls():
+            await group.send(bytes(100_000))
+
+    async def main():
+        nonlocal calls
+        a, b = await async_pair(deliver_own=False)
+        async with a, b:
+            await a.send(b"question")
+            tasks = [asyncio.create_task(answer(b))]
+            await taken.wait()
+            tasks.append(asyncio.create_task(fill(b)))
+            while not b._waiting_sends:
+                await asyncio.sleep(0.01)
+            for _ in range(10):
+                await a.send(b"another")
+            keep, engine = b.sync._keep, b.sync._runner.engine
+
+            def count():
+                nonlocal calls
+                calls += 1
+                return keep()
+
+            b.sync._keep = count
+            await asyncio.sleep(0.5)
+            now = now_ns()
+            assert 0 < calls < 200 and engine.rests(now) == now, "the task works until now"
+            engine.works_on(now, now)
+            work.set()
+            while not b.sync._backlog:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            assert 0 < engine.rests(now_ns()) < now_ns() - 10**6, "it waits, and did so before"
+            while not all(task.done() for task in tasks):
+                await a.recv_batch(0.05)
+            await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
 
 
 # ---- programs in C -----------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import pytest
 from engines import reports_of
 from helpers.engines import MS, Net
 
-from seqcast._native.engine import Batch
+from seqcast._native.engine import SENT, Batch
 from seqcast.reports import SlowChanged
 
 SECOND_MS = 1000
 SLOW_NS = 2 * 10**9
 LOADS = -1
-HEARTBEAT = 7
+DATA, HEARTBEAT = 1, 7
 
 
 class Group:
@@ -167,19 +167,104 @@ def test_an_application_that_waits_in_a_send_does_not_work_and_works_on_afterwar
 
     run(100)
     taken = reported[-1][0]
-    answers.rests(net.now)
+    rest = answers.rests(net.now)
+    assert rest > 0
     net.send_all((0,), MS)
     run(150)
     while (item := answers.deliver(1 << 16, net.now, keeps=True)) is not None:
         group.kept[1].append(item)
-    answers.rests(net.now)
+    assert answers.rests(net.now) == rest, "it waits still"
     run(150)
-    answers.works_on(net.now)
+    answers.works_on(rest, net.now)
     run(100)
     assert reported[-1][0] == taken > 0 and 190 * MS < reported[-1][1] < 260 * MS
     assert isinstance(group.take(1, 1), Batch), "a kept one"
     run(100)
     assert reported[-1][0] > taken and 290 * MS < reported[-1][1] < 370 * MS
+
+
+def test_the_end_of_a_wait_is_not_that_of_another_thread_that_has_taken_since():
+    group = Group(2)
+    net, answers = group.net, group.net.engines[1]
+    reported = works_of(net, 1)
+    group.take(1, 1)
+    rests = []
+    for _ in range(2):
+        net.send_all((0,), MS)
+        assert isinstance(group.take(1, 1024), Batch)
+        rests.append(answers.rests(net.now))
+    answers.works_on(rests[0], net.now)
+    net.run(100, take=False)
+    assert reported[-1][1] < 10 * MS, "the thread that took last waits"
+    answers.works_on(rests[1], net.now)
+    answers.works_on(rests[1], net.now)
+    net.run(100, take=False)
+    assert 40 * MS < reported[-1][1] < 110 * MS
+
+
+def test_all_packets_of_a_large_message_count_though_each_is_kept_by_itself():
+    group = Group(3)
+    net, taken = group.net, {}
+
+    def hold(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if datagram[2] == HEARTBEAT:
+            taken[src] = int.from_bytes(datagram[120:128], "little")
+        return datagram[2] == DATA and int.from_bytes(datagram[32:40], "little") > number
+
+    number = batches = 0
+    net.drop = hold
+    assert net.engines[0].send(bytes(5000)) == SENT
+    for number in range(6):  # noqa: B007
+        net.run(60, take=False)
+        net.take(2)
+        while (item := net.engines[1].deliver(1 << 20, net.now, keeps=True)) is not None:
+            group.kept[1].append(item)
+            batches += isinstance(item, Batch)
+    assert batches == 1 and taken[1] == 0 and taken[2] > 5000
+    while group.kept[1]:
+        group.take(1, 1)
+    net.run(60, take=False)
+    assert taken[1] == taken[2]
+
+
+def test_a_message_of_which_a_part_was_kept_counts_whole_though_the_rest_is_not():
+    group = Group(2)
+    net, engine = group.net, group.net.engines[1]
+    reported = works_of(net, 1)
+    note, most = net.drop, 2
+
+    def hold(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        return note(src, dst, lane, datagram) or (
+            datagram[2] == DATA and int.from_bytes(datagram[32:40], "little") > most
+        )
+
+    net.drop = hold
+    assert net.engines[0].send(bytes(5000)) == SENT
+    net.run(60, take=False)
+    assert isinstance(engine.deliver(1 << 20, net.now, keeps=True), int), "the marker of the view"
+    assert engine.deliver(1 << 20, net.now, keeps=True) is None
+    most = 9
+    net.run(60, take=False)
+    assert isinstance(engine.deliver(1 << 20, net.now), Batch)
+    net.run(60, take=False)
+    assert reported[-1][0] > 5000
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_batch_that_is_put_back_counts_once_and_the_work_on_it_each_time(keeps):
+    """As after each error of the journal."""
+    group = Group(2)
+    net, engine = group.net, group.net.engines[1]
+    reported = works_of(net, 1)
+    group.take(1, 1)
+    net.send_all((0,), MS)
+    batch = engine.deliver(1024, net.now, keeps=keeps)
+    net.run(60, take=False)
+    for _ in range(3):
+        engine.takes(batch, net.now)
+        net.run(60, take=False)
+    taken, worked = reported[-1]
+    assert 0 < taken < 2 * batch.nbytes and worked > 130 * MS
 
 
 def test_heartbeats_report_the_work_on_the_batch_that_the_application_still_has():

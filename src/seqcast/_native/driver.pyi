@@ -36,6 +36,7 @@ ENDED: int
 UNSURE: int
 KEPT_FULL: int
 ELSEWHERE: int
+BY_TASK: int
 KEEPS: int
 FULL: int
 HOLD_NS: int

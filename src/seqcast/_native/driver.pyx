@@ -50,9 +50,11 @@ DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in t
 LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 
 
-# Results of `Receiver._keep`: another thread receives; arrivals are kept; the bound of kept ones is reached.
+# Results of `Receiver._keep`: another thread receives; another task does, and may come to wait, too; the one that
+# receives waits here, and arrivals are kept; and the bound of kept ones is reached.
 cdef enum:
     RECEIVED_ELSEWHERE
+    RECEIVED_BY_TASK
     KEPT
     KEPT_TO_THE_BRIM
 
@@ -308,15 +310,17 @@ cdef class Driver:
         cdef int64_t until, moved = 0
         cdef uint64_t sendable = 0
         cdef int kept = RECEIVED_ELSEWHERE
-        cdef bint rests = False
+        cdef int64_t rest = 0
         try:
             while result == SC_AGAIN:
                 if receiver is not None:
                     kept = receiver._keep()
                 s.receives = kept == KEPT
-                if kept != RECEIVED_ELSEWHERE:
-                    rests = True
-                    self.engine.rests(sc_now())
+                if kept == KEPT or kept == KEPT_TO_THE_BRIM:
+                    rest = self.engine.rests(sc_now())
+                elif rest:
+                    self.engine.works_on(rest, sc_now())
+                    rest = 0
                 if kept != KEPT_TO_THE_BRIM:
                     moved = 0
                 elif not moved or self.engine.ask(sc_engine_sendable) != sendable:
@@ -335,8 +339,8 @@ cdef class Driver:
                     break
         finally:
             sc_driver_send_end(self.d, s)
-            if rests:
-                self.engine.works_on(sc_now())
+            if rest:
+                self.engine.works_on(rest, sc_now())
         return UNSURE if result != SC_SENT and s.state.packed else result
 
     cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered, group) except -1:
@@ -723,6 +727,6 @@ def look_at(str interface, int index, bytes address, bytes unrouted=b""):
 
 SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
 TOO_LARGE, ENDED, OBSERVER, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_OBSERVER, SC_BAD_OFFSETS
-ELSEWHERE, KEEPS, FULL = RECEIVED_ELSEWHERE, KEPT, KEPT_TO_THE_BRIM
+ELSEWHERE, BY_TASK, KEEPS, FULL = RECEIVED_ELSEWHERE, RECEIVED_BY_TASK, KEPT, KEPT_TO_THE_BRIM
 GONE, REMADE, DOWN, NO_CARRIER = SC_IO_GONE, SC_IO_REMADE, SC_IO_DOWN, SC_IO_NO_CARRIER
 ADDRESS_GONE, ADDRESS_OTHER, ROUTED = SC_IO_ADDRESS_GONE, SC_IO_ADDRESS_OTHER, SC_IO_ROUTED

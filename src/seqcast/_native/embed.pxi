@@ -134,9 +134,10 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     cdef handle *h = <handle *>member
     cdef sc_sending s
     cdef int64_t until = 0, moved = 0
+    cdef int64_t rest = 0
     cdef uint64_t sendable = 0
     cdef int result, kept
-    cdef bint receives, rests = False
+    cdef bint receives
     if h == NULL or (data == NULL and n) or flags & ~<uint32_t>SEQCAST_UNORDERED:
         return SEQCAST_BAD_ARGUMENT
     if h.forked[0]:
@@ -157,19 +158,18 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
         if not s.state.packed and sc_now() >= until:
             break
         if receives:  # no other thread receives, and this send may be waiting for exactly that
-            rests = True
-            kept = keep(h, &moved, &sendable, s.state.packed)
+            kept = keep(h, &moved, &sendable, &rest, s.state.packed)
             if kept == SEQCAST_FAILED:
                 sc_driver_send_end(h.d, &s)
-                works_on(h)
+                works_on(h, rest)
                 return SEQCAST_FAILED
             s.receives = kept == KEPT
         # A large forward, once packed, waits to come back ordered even beyond `until`: its place may be given already.
         until = INT64_MAX if s.state.packed else until
         result = sc_driver_send(h.d, &s, min(until, sc_now() + WATCH_NS) if receives else until)
     sc_driver_send_end(h.d, &s)
-    if rests:
-        works_on(h)
+    if rest:
+        works_on(h, rest)
     if result == SC_SENT:
         return SEQCAST_OK
     if result == SC_AGAIN:
@@ -183,14 +183,14 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     return SEQCAST_TOO_LARGE if result == SC_TOO_LARGE else SEQCAST_ENDED
 
 
-cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexcept with gil:
+cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, int64_t *rest, bint packed) noexcept with gil:
     """Takes all arrived items and keeps them for the next `poll`, as `Driver.finish` does. SEQCAST_FAILED: the limit
     of kept bytes is reached, and sending makes no progress."""
     cdef Receiver receiver = <Receiver>h.receiver
     cdef uint64_t now_sendable
     cdef int kept = RECEIVED_ELSEWHERE
     try:
-        receiver._driver.engine.rests(sc_now())
+        rest[0] = receiver._driver.engine.rests(sc_now())
         if receiver._stop is None and PyThread_acquire_lock(h.taking, NOWAIT_LOCK):
             try:
                 receiver._keep_all()
@@ -211,9 +211,9 @@ cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexce
         return failed(h, error)
 
 
-cdef void works_on(handle *h) noexcept with gil:
+cdef void works_on(handle *h, int64_t rest) noexcept with gil:
     """A wait in which `keep` was called is over."""
-    (<Receiver>h.receiver)._driver.engine.works_on(sc_now())
+    (<Receiver>h.receiver)._driver.engine.works_on(rest, sc_now())
 
 
 cdef inline int64_t deadline_of(int64_t timeout_ns) noexcept nogil:

@@ -365,9 +365,9 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_paced(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
-    void sc_engine_takes(sc_engine *e, uint64_t bytes, int64_t now)
-    void sc_engine_rests(sc_engine *e, int64_t now)
-    void sc_engine_works_on(sc_engine *e, int64_t now)
+    void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now)
+    int64_t sc_engine_rests(sc_engine *e, int64_t now)
+    void sc_engine_works_on(sc_engine *e, int64_t rest, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
     void sc_engine_taken(sc_engine *e)
     uint64_t sc_engine_consumed(sc_engine *e, int64_t now)
@@ -463,8 +463,8 @@ cdef class Engine:
     cdef void take_back(self, sc_batch *batch) noexcept
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*, bint keeps=*)
     cpdef int takes(self, item, int64_t now_ns) except -1
-    cpdef int rests(self, int64_t now_ns) except -1
-    cpdef int works_on(self, int64_t now_ns) except -1
+    cpdef int64_t rests(self, int64_t now_ns) except -1
+    cpdef int works_on(self, int64_t rest, int64_t now_ns) except -1
 
 
 cdef class Batch:

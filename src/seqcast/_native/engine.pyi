@@ -353,10 +353,11 @@ class Engine:
     def paced(self) -> bool:
         """Do sends wait for packets to leave, whose rate ``send_bytes_per_s`` or congestion bounds?"""
     def takes(self, item: object, now_ns: int) -> None:
-        """The application takes a kept item."""
-    def rests(self, now_ns: int) -> None:
-        """The thread that works on the last batch waits in a send."""
-    def works_on(self, now_ns: int) -> None:
+        """The application takes a kept item, or again one that was put back."""
+    def rests(self, now_ns: int) -> int:
+        """The thread that works on the last batch waits in a send; returns the beginning of this wait, or 0 if nothing
+        is worked on."""
+    def works_on(self, rest: int, now_ns: int) -> None:
         """That wait is over."""
     # State for a joiner.
     def state_send(self, payload: bytes, to: int, wall_ns: int = 0) -> tuple[int, int]:

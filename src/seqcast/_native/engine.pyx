@@ -779,21 +779,23 @@ cdef class Engine:
         return paced
 
     cpdef int takes(self, item, int64_t now_ns) except -1:
-        cdef uint64_t n = (<Batch>item).b.packet_bytes if isinstance(item, Batch) else 0
+        cdef sc_batch *batch = NULL
+        if isinstance(item, Batch):
+            batch = &(<Batch>item).b
         sc_mutex_lock(&self.lock)
-        sc_engine_takes(self.e, n, now_ns)
+        sc_engine_takes(self.e, batch, now_ns)
         sc_mutex_unlock(&self.lock)
         return 0
 
-    cpdef int rests(self, int64_t now_ns) except -1:
+    cpdef int64_t rests(self, int64_t now_ns) except -1:
         sc_mutex_lock(&self.lock)
-        sc_engine_rests(self.e, now_ns)
+        cdef int64_t rest = sc_engine_rests(self.e, now_ns)
         sc_mutex_unlock(&self.lock)
-        return 0
+        return rest
 
-    cpdef int works_on(self, int64_t now_ns) except -1:
+    cpdef int works_on(self, int64_t rest, int64_t now_ns) except -1:
         sc_mutex_lock(&self.lock)
-        sc_engine_works_on(self.e, now_ns)
+        sc_engine_works_on(self.e, rest, now_ns)
         sc_mutex_unlock(&self.lock)
         return 0
 

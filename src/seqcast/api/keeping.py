@@ -56,11 +56,11 @@ class Keeping(Receiving):
     def _keep(self) -> int:
         """Keeps the messages that have arrived, if otherwise nobody receives before this send returns. Returns
         ``driver.KEEPS``; ``FULL`` if no more may be kept; ``ELSEWHERE`` if another thread receives, or may do so
-        soon."""
+        soon; ``BY_TASK`` if another task does, or works on messages, which may come to wait for a send, too."""
         me = threading.get_ident()
         stands_in = self._stand_ins.get(me)
         if not (stands_in() if stands_in is not None else me == self._taker):
-            return driver.ELSEWHERE if stands_in is None else driver.KEEPS
+            return driver.ELSEWHERE if stands_in is None else driver.BY_TASK
         if self._embedded or self._stop is not None or not self._under_lock(self._keep_all, 0):
             return driver.ELSEWHERE
         return driver.FULL if self._is_full() else driver.KEEPS
