@@ -180,8 +180,9 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
  * `state` belongs to that one, `*result` has the reason for the stop. */
 uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                               uint64_t n, sc_send_state *state, int64_t wall, int *result);
-/* Did the last send wait for packets to leave, whose rate send_bytes_per_s or congestion bounds? */
-int sc_engine_paced(const sc_engine *e);
+/* Did the last send to the group (`to` == 0), or to one member, wait for packets to leave, whose rate send_bytes_per_s
+ * or congestion bounds? */
+int sc_engine_paced(sc_engine *e, uint64_t to);
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate
  * opens, before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);

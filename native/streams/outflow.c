@@ -76,14 +76,14 @@ int sc_outflow_yields(sc_engine *e) {
 }
 
 /* Messages wait with their sender, rather than for long in the ring. */
-int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx) {
+int sc_outflow_room(sc_engine *e, sc_tx_stream *tx) {
     uint64_t most = (uint64_t)((double)e->config.send_bytes_per_s * BACKLOG_NS / 1e9), window = sc_congestion_window(e);
     uint64_t bytes = tx->unsent_bytes;
     int full =
         e->config.send_bytes_per_s && bytes * (tx == &e->group ? copies(e) : 1) >= sc_most(most, tx->packet_bytes);
     full |= bytes >= sc_most(window, BURST_BYTES_MAX);
     e->outflow.full |= full;
-    e->outflow.paced = full;
+    tx->paced = full;
     return !full;
 }
 
@@ -97,4 +97,9 @@ int64_t sc_outflow_deadline(const sc_engine *e) { return e->outflow.due; }
 
 int sc_outflow_ready(const sc_engine *e) { return e->outflow.ready; }
 
-int sc_engine_paced(const sc_engine *e) { return e->outflow.paced; }
+int sc_engine_paced(sc_engine *e, uint64_t to) {
+    if (!e->in_view) return 0;
+    const sc_peer *peer = to ? sc_find_peer(e, to) : NULL;
+    const sc_tx_stream *tx = !to ? e->order.own : peer ? peer->unicast_tx : NULL;
+    return tx && tx->paced;
+}

@@ -11,8 +11,7 @@ typedef struct {
     sc_budget path; /* of the group: one of them */
     int64_t per_s; /* of this one; 0: no bound */
     int64_t due; /* packets wait until then; SC_NEVER: none does */
-    int full; /* senders wait for packets to leave, */
-    int paced; /* as the last one that looked did */
+    int full; /* senders wait for packets to leave */
     int ready; /* they have waited until then */
     int closes; /* open packets were to be sent meanwhile */
     uint32_t transmissions; /* while packets to single members waited */
@@ -29,7 +28,7 @@ void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes);
 /* Do packets to single members go first, before those to the group? */
 int sc_outflow_yields(sc_engine *e);
 /* Is there room for another packet of a stream before its unsent ones become too many? */
-int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx);
+int sc_outflow_room(sc_engine *e, sc_tx_stream *tx);
 void sc_outflow_tick(sc_engine *e, int64_t now);
 int64_t sc_outflow_deadline(const sc_engine *e);
 /* Do packets wait no longer? */

@@ -50,6 +50,7 @@ typedef struct sc_tx_stream {
     uint64_t window;
     int64_t starved_until; /* own messages wait for credit, or did so very recently */
     uint32_t packet_bytes;
+    int paced; /* streams/outflow.c: the last send waited for packets to leave */
     /* The open packet. */
     uint8_t *open;
     uint32_t open_len, open_pieces, open_messages;

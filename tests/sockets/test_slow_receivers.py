@@ -262,4 +262,30 @@ def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None
         assert [c.recv(timeout=LIMIT_S).payload for _ in range(10)] == [str(number).encode() for number in range(10)]
         while waits.is_alive():
             b.recv(timeout=0.1)
+
+
+def test_a_send_to_one_member_that_takes_nothing_is_not_blamed_on_the_pace_of_others():
+    with group_of(2, send_bytes_per_s=2_000_000, unicast_bytes=1 << 16, deliver_own=False) as (a, b):
+        with pytest.raises(seqcast.SendTimeout):
+            while True:
+                a.send(bytes(10_000), to="b", timeout=1.0)
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            while True:
+                a.send(bytes(100_000), timeout=0.0)
+        assert "send_bytes_per_s" in str(raised.value)
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            a.send(bytes(10_000), to="b", timeout=0.0)
+        assert raised.value.waiting_for == ("b",) and "send_bytes_per_s" not in str(raised.value)
+        assert b.member.name == "b"
+
+
+def test_a_send_that_waits_for_the_end_of_a_pause_waits_for_no_receiver():
+    with group_of(2) as (a, b):
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            while True:
+                a.send(bytes(100_000), timeout=0.05)
+        assert raised.value.waiting_for
+        with b.suspended(), pytest.raises(seqcast.SendTimeout, match="sends to the group wait: ") as raised:
+            a.send(b"", timeout=0.05)
+        assert raised.value.waiting_for == ()
         waits.join()

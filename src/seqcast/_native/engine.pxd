@@ -362,7 +362,7 @@ cdef extern from "engine/engine.h" nogil:
     size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_stalls(const sc_engine *e, sc_stall *out)
     uint64_t sc_engine_sendable(const sc_engine *e)
-    int sc_engine_paced(const sc_engine *e)
+    int sc_engine_paced(sc_engine *e, uint64_t to)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now)

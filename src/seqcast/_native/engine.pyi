@@ -350,8 +350,9 @@ class Engine:
         """The next batch, the next marker (an int), None; or a gap: its sender, the first and the last
         of its packets, and the number of its messages that are missed. ``keeps``: for the application, which takes the
         item later."""
-    def paced(self) -> bool:
-        """Do sends wait for packets to leave, whose rate ``send_bytes_per_s`` or congestion bounds?"""
+    def paced(self, to: int = 0) -> bool:
+        """Do sends to the group, or to a member, wait for packets to leave, whose rate ``send_bytes_per_s`` or
+        congestion bounds?"""
     def takes(self, item: object, now_ns: int) -> None:
         """The application takes a kept item, or again one that was put back."""
     def rests(self, now_ns: int) -> int:

@@ -772,9 +772,9 @@ cdef class Engine:
             return batch.b.skipped.sender, batch.b.skipped.first, batch.b.skipped.last, batch.b.skipped.messages
         return marker if result == SC_DELIVER_MARKER else None
 
-    def paced(self):
+    def paced(self, uint64_t to=0):
         sc_mutex_lock(&self.lock)
-        cdef bint paced = sc_engine_paced(self.e)
+        cdef bint paced = sc_engine_paced(self.e, to)
         sc_mutex_unlock(&self.lock)
         return paced
 

@@ -151,6 +151,27 @@ class Sending(driver.Sender, GroupBase):
             return tuple(member.name for member, _ in self.stalls())
         return (to if isinstance(to, str) else to.name,)
 
+    def _paced(self, to: Member | str | None) -> bool:
+        """Do packets to this receiver, or to the group, wait for others to leave?"""
+        ids = [0] if to is None else [each.id for each in self.sending_view if to in (each, each.name)]
+        return any(map(self._runner.engine.paced, ids))
+
+    def _why_it_waits(self, to: Member | str | None) -> tuple[str, tuple[str, ...]]:
+        """Why a send does, and the names of the members that are the reason."""
+        standing, names = self._runner.standing, self._waited_for(to)
+        if to is None and (status := standing.status) == "blocked":  # by a view change, or a pause, too
+            return f"sends to the group wait: {status.reason}", ()
+        if standing.minority:
+            return standing.minority, ()
+        if self._paced(to) and (to is not None or not names):
+            bound = f"send_bytes_per_s={per_s}" if (per_s := self.config.send_bytes_per_s) else "congestion"
+            return f"packets leave this member no faster ({bound}): wait longer, or send less", ()
+        if names == (self.member.name,):
+            return f"{self._not_taken(names)}: receive, or join with receive=False if this program only sends", names
+        if names:
+            return f"{self._not_taken(names)}: receive there, wait longer, or send less", names
+        return "a receiver is slower than this sender, or a view change takes long: wait longer, or send less", ()
+
     def _not_taken(self, names: tuple[str, ...]) -> str:
         others = [name for name in names if name != self.member.name]
         who = [*others, "this member itself"] if len(others) < len(names) else others
@@ -178,19 +199,7 @@ class Sending(driver.Sender, GroupBase):
         sent += done
         error: SeqcastError
         if result == driver.AGAIN:
-            names = self._waited_for(to)
-            why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
-            if self._runner.engine.paced() and (to is not None or not names):
-                bound = f"send_bytes_per_s={per_s}" if (per_s := self.config.send_bytes_per_s) else "congestion"
-                why, names = f"packets leave this member no faster ({bound}): wait longer, or send less", ()
-            elif names == (self.member.name,):
-                why = f"{self._not_taken(names)}: receive, or join with receive=False if this program only sends"
-            elif names:
-                why = f"{self._not_taken(names)}: receive there, wait longer, or send less"
-            standing = self._runner.standing
-            why = standing.minority or why
-            if to is None and (status := standing.status) == "blocked":  # by a view change, or a pause, too
-                why = f"sends to the group wait: {status.reason}"
+            why, names = self._why_it_waits(to)
             error = SendTimeout(f"not sent within {timeout:g} s ({sent} messages of this call were sent): {why}")
             error.waiting_for = names
         elif result == driver.KEPT_FULL:
