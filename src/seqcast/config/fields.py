@@ -491,11 +491,12 @@ class Config(_Marked):
         "and the log names it. exclude: once the receiver has held a sender at its limit for `slow_s`, and took less "
         "than a sixteenth of what most members could take, the group excludes it: the receiver gets everything that "
         'was agreed on until then, and then `Excluded` with the cause "slow". One member at a time; never if half of '
-        "the sender and the members that receive are as slow, so not in a group of two; and with "
+        "the sender and the members that receive are as slow; and with "
         '`partition="primary"` not unless the others are a majority. skip: a receiver for which messages wait for '
         "`slow_s`, while none do for most members, stays, and "
         "from then on misses the messages that its application does not take in time; `Skipped` stands in their place, "
-        'and no sender waits: for `order="fifo"` alone. Must be the same on every member.',
+        'and no sender waits: for `order="fifo"` alone. Neither has an effect in a group of two, nor if only one '
+        "member besides the sender receives. Must be the same on every member.",
         among=SLOWS,
     )
     slow_s: float = _by_preset(
