@@ -337,8 +337,8 @@ NAME_TAKEN = _code(
 NOT_MEMBER = _code(
     3003,
     "This member is not in the group",
-    "This member has left, is leaving, or was excluded.",
-    "Join again. `NotMember`.",
+    "This member has left, is leaving, was excluded, or has ended by an error, which the text has.",
+    "Join again; after an error, once its cause is mended. `NotMember`.",
 )
 ENDED = _code(
     3005,

@@ -109,7 +109,7 @@ def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float
     yield "seqcast_last_cut_seconds", "gauge", text, {}, about["cuts"]["last_ns"] / 1e9
     text = "Bytes of messages that wait for the application."
     yield "seqcast_queue_bytes", "gauge", text, {}, float(gauges["waiting_bytes"])
-    text = "1 if the member is in its group, 0 before and after that, as when it was excluded."
+    text = "1 if the member is in its group, 0 before and after that, as when it was excluded or has ended by an error."
     yield "seqcast_in_group", "gauge", text, {}, float(alive and status in ("member", "blocked", "leaving"))
     over = is_over(board)
     text = "Seconds since the engine wrote its state: more than a few heartbeats if the process does not run."

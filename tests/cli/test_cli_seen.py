@@ -499,8 +499,9 @@ def test_a_member_here_that_does_not_answer_is_told_by_its_board():
         board, silent = read(a.board), read(b.board)
         seen_now = seen_all.ask(board) | {b.member.id: seen_all.Seen(0, None)}
     later = dataclasses.replace(silent, read_ns=silent.read_ns + 20 * 10**9)
-    for here, code in (([], "SC2215"), ([later], "SC2207"), ([silent], "SC2215")):
-        assert [each.code.number for each in seen_all.findings(board, seen_now, 1.0, here)] == [code]
+    slow = dataclasses.replace(silent, gauges={**silent.gauges, "awaited_since": 1})
+    for here, found in (([], "SC2215"), ([later], "SC2207"), ([silent], "SC2215"), ([slow], "SC2205 SC2215")):
+        assert [each.code.number for each in seen_all.findings(board, seen_now, 1.0, here)] == found.split()
 
 
 def alerts_of(board):

@@ -128,10 +128,15 @@ EXCLUDED = {
         ({"gauges__posted": 990 * SECOND}, "SC2207"),
         ({"gauges__posted": 0}, "SC3005"),
         (EXCLUDED, "SC3101"),
+        ({**EXCLUDED, "about__status": {"name": "left", "reason": "the disk is full (SC3111)"}}, "SC3003"),
     ],
 )
 def test_a_condition_of_a_member_has_its_code(changes, code):
     assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
+
+
+def test_a_member_that_has_left_as_it_wished_is_no_fault():
+    assert numbers(board(**{**EXCLUDED, "about__status": {"name": "left", "reason": ""}})) == []
 
 
 def test_a_member_that_misses_messages_is_named_and_is_ready():

@@ -66,9 +66,11 @@ def troubles(board: Board, stall_s: float, ended: frozenset[int] = frozenset()) 
         last = f"; last seen {ago:.1f} s ago" if gauges["posted"] else " before it was in a group"
         return [finding(codes.ENDED, f"the process of {name} ({board.about['pid']}) has ended{last}")]
     if is_over(board):
-        excluded = board.about["status"]["name"] == "excluded"
-        fact = f"{name} (process {board.about['pid']}) was excluded: {board.about['status']['reason']}"
-        return [finding(codes.EXCLUDED, fact)] if excluded else []
+        status, whom = board.about["status"], f"{name} (process {board.about['pid']})"
+        if status["name"] == "excluded":
+            return [finding(codes.EXCLUDED, f"{whom} was excluded: {status['reason']}")]
+        # One that left as it wished has no reason.
+        return [finding(codes.NOT_MEMBER, f"{whom} has ended: {status['reason']}")] if status["reason"] else []
     found = []
     if not _running(board):
         late = (now - gauges["posted"]) / 1e9

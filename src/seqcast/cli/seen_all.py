@@ -21,6 +21,8 @@ from seqcast.core.frames.asking import KNOWN, NO_BOARD, PAGES_MAX
 
 WAIT_S = 5.0
 ANSWER_MAX = 16 << 20
+MUTE = (codes.ENDED, codes.EXCLUDED, codes.NOT_MEMBER, codes.NOT_RUNNING, codes.PYTHON_HANGS)
+"""The faults with which a member answers no question."""
 TRIES = 3
 """Questions for one page, if answers are missing."""
 
@@ -160,15 +162,17 @@ def _of_view(each: Mapping[str, Any]) -> str:
 
 
 def findings(board: Board, seen: Mapping[int, Seen], stall_s: float, here: Sequence[Board] = ()) -> list[Finding]:
-    """The faults, from all reports; of a member that does not answer, by its board if that is one of these ``here``."""
+    """The faults, from all reports; of a member that does not answer, also by its board if that is one of these
+    ``here``."""
     members, found = board.about["view"]["members"], []
     boards = {each.about["id"]: each for each in here}
     for each in members:
         known = seen[each["id"]]
-        if known.told is None and each["id"] in boards and (own := troubles(boards[each["id"]], stall_s)):
-            found += own
-            continue
         if known.told is None:
+            own = troubles(boards[each["id"]], stall_s) if each["id"] in boards else []
+            found += own
+            if any(fault.code in MUTE for fault in own):
+                continue
             what = "has no board to show" if known.boardless else f"has not answered {board.name}{_last(board, each)}"
             found.append(finding(codes.UNANSWERED, f"{each['name']} {what}", HOST=host_of(each["address"])))
             continue
