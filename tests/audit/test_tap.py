@@ -563,16 +563,18 @@ def test_a_reader_believes_no_altered_description_and_no_altered_rows(served: An
                 pass
 
 
-def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("six", [False, True])
+def test_the_command_serves_until_it_is_ended(tmp_path: Path, six: bool) -> None:
     journal(tmp_path / "j", A, [(V1, ROWS[:10])], payload="full")
     (tmp_path / "token").write_bytes(TOKEN + b"\n")
-    command = [sys.executable, "-m", "seqcast", "tap", "--journal", str(tmp_path / "j"), "--listen", "127.0.0.1:0"]
+    host = "[::1]" if six else "127.0.0.1"
+    command = [sys.executable, "-m", "seqcast", "tap", "--journal", str(tmp_path / "j"), "--listen", f"{host}:0"]
     with subprocess.Popen(
         [*command, "--token-file", str(tmp_path / "token")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        assert said.startswith("tap at 127.0.0.1:")
+        assert said.startswith(f"tap at {host}:"), process.communicate()
         assert TapClient(said.split()[-1], TOKEN).members() == [A.id]
         process.terminate()
         _, errors = process.communicate(timeout=LIMIT_S)

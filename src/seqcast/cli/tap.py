@@ -16,16 +16,15 @@ NEEDS = ("pyarrow", "seqcast.journal.tap")
 
 def main(arguments: argparse.Namespace) -> int:
     """Serves until an interrupt."""
-    from seqcast.journal.tap import Tap, read_token
+    from seqcast.journal.tap import Tap, read_token, shown
 
     directory = Path(arguments.journal)
     if not os.path.isdir(directory):
         raise UsageError(f"{directory}: no such directory; give the directory that members journal to")
     tls = {"certificate": arguments.certificate, "key": arguments.key}
     with Tap(directory, arguments.listen, read_token(arguments.token_file), **tls) as tap:
-        host, port = tap.address
         try:
-            print(f"tap at {host}:{port}", flush=True)
+            print(f"tap at {shown(tap.address)}", flush=True)
             while True:
                 time.sleep(1)  # a signal just before a wait without an end would not interrupt that
         except KeyboardInterrupt:

@@ -132,9 +132,10 @@ class Tap:
         self._tls = _server_context(certificate, key)
         self._directory = Path(directory)
         try:
-            self._socket = socket.create_server(address)
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            self._socket = socket.create_server(address, family=family)
         except OSError as error:
-            raise ConfigError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror or error}") from error
+            raise ConfigError(f"cannot listen at {shown(address)}: {error.strerror or error}") from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self.counters = dict.fromkeys(
             ("connections", "refused", "unproved", "displaced", "dropped", "malformed", "rows"), 0
@@ -302,9 +303,8 @@ class Tap:
             room.register(connection, selectors.EVENT_WRITE)
             while not over:
                 if not room.select(TIMEOUT_S):
-                    name = "{}:{}".format(*connection.getpeername()[:2])
                     text = codes.TAP_DROPPED("tap: the reader at %s took nothing for %g s, and is dropped")
-                    log.warning(text, name, TIMEOUT_S)
+                    log.warning(text, shown(connection.getpeername()), TIMEOUT_S)
                     self._count("dropped")
                     raise ConnectionAbortedError
                 with self._lock:
@@ -367,6 +367,12 @@ def rows_between(
         yield from segment_batches(
             segment, columns, batch_rows=batch_rows, batch_bytes=batch_bytes, first=first - at, end=end - at
         )
+
+
+def shown(address: Sequence[Any]) -> str:
+    """host:port of a socket's address, with brackets for IPv6."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_token(token: bytes) -> bytes:
