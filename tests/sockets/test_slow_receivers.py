@@ -218,6 +218,25 @@ def test_in_asyncio_a_loop_that_passes_over_a_gap_is_warned_and_events_tell_the_
     asyncio.run(asyncio.wait_for(main(), 2 * LIMIT_S))
 
 
+def test_the_log_tells_the_last_count_of_missed_messages_a_while_later_or_at_the_end(caplog):
+    with group_of(2, order="fifo", slow="skip", **SOON) as (a, b):
+        gap = seqcast.Skipped(b.member, 1, 5, 5)
+        for _ in range(3):
+            a._reached(gap, 0)
+        assert missed(caplog) == [5]
+        a._missed_due = 0
+        b.send(b"next")
+        while a.recv(LIMIT_S).sender != b.member:
+            pass
+        assert missed(caplog) == [5, 10]
+        a._reached(gap, 0)
+    assert missed(caplog) == [5, 10, 5]
+
+
+def missed(caplog):
+    return [each.args[1] for each in caplog.records if "SC2217" in each.getMessage()]
+
+
 class Nothing:
     """A state."""
 
@@ -245,25 +264,6 @@ def test_a_send_that_waits_for_its_own_limit_blames_no_receiver(to):
     assert "send_bytes_per_s=200000" in str(raised.value) and raised.value.waiting_for == ()
 
 
-def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None:
-    name, settings = cluster(), {"unicast_bytes": 1 << 16}
-    with join(name, "a", **settings) as a, join(name, "b", **settings) as b, join(name, "c", **settings) as c:
-        wait_until(lambda: len(a.view) == 3)
-        with pytest.raises(seqcast.SendTimeout):
-            while True:
-                a.send(bytes(1 << 14), to=b.member, timeout=0.0)
-        stalls = a.counters()["credit_stalls"]
-        waits = threading.Thread(target=a.send, args=(bytes(1 << 14),), kwargs={"to": b.member})
-        waits.start()
-        wait_until(lambda: a.counters()["credit_stalls"] > stalls)
-        for number in range(10):
-            a.send(str(number).encode(), to=c.member, timeout=LIMIT_S)
-        assert waits.is_alive()
-        assert [c.recv(timeout=LIMIT_S).payload for _ in range(10)] == [str(number).encode() for number in range(10)]
-        while waits.is_alive():
-            b.recv(timeout=0.1)
-
-
 def test_a_send_to_one_member_that_takes_nothing_is_not_blamed_on_the_pace_of_others():
     with group_of(2, send_bytes_per_s=2_000_000, unicast_bytes=1 << 16, deliver_own=False) as (a, b):
         with pytest.raises(seqcast.SendTimeout):
@@ -288,4 +288,23 @@ def test_a_send_that_waits_for_the_end_of_a_pause_waits_for_no_receiver():
         with b.suspended(), pytest.raises(seqcast.SendTimeout, match="sends to the group wait: ") as raised:
             a.send(b"", timeout=0.05)
         assert raised.value.waiting_for == ()
+
+
+def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None:
+    name, settings = cluster(), {"unicast_bytes": 1 << 16}
+    with join(name, "a", **settings) as a, join(name, "b", **settings) as b, join(name, "c", **settings) as c:
+        wait_until(lambda: len(a.view) == 3)
+        with pytest.raises(seqcast.SendTimeout):
+            while True:
+                a.send(bytes(1 << 14), to=b.member, timeout=0.0)
+        stalls = a.counters()["credit_stalls"]
+        waits = threading.Thread(target=a.send, args=(bytes(1 << 14),), kwargs={"to": b.member})
+        waits.start()
+        wait_until(lambda: a.counters()["credit_stalls"] > stalls)
+        for number in range(10):
+            a.send(str(number).encode(), to=c.member, timeout=LIMIT_S)
+        assert waits.is_alive()
+        assert [c.recv(timeout=LIMIT_S).payload for _ in range(10)] == [str(number).encode() for number in range(10)]
+        while waits.is_alive():
+            b.recv(timeout=0.1)
         waits.join()

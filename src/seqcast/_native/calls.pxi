@@ -338,6 +338,8 @@ cdef class Receiver(Sender):
         cdef Batch batch
         if self._end is not None:
             raise self._not_member()
+        if self._missed and sc_now() >= self._missed_due:
+            self._tell_missed()
         if self._stop is not None:
             return self._wait_merged(wait)
         if self._meanings:

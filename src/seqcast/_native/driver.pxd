@@ -226,6 +226,8 @@ cdef class Receiver(Sender):
     cdef public object _stop  # not None: until states are merged
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
+    cdef public uint64_t _missed  # messages that the application missed since the log last said so
+    cdef public int64_t _missed_due  # before that, the log does not say so again
     cdef public list _seekers  # calls of `deliver` that wait for their message
     cdef list _again  # taken by Python, still due to a program in C: the view, the rest of a batch; None: no program
     cdef public bint _embedded  # a program in C takes, by embed.pxi

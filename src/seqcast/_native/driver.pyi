@@ -284,13 +284,16 @@ class Receiver(Sender):
     """The part of a group that receives. A subclass sets the attributes of the contents page (driver.pxd), and has
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
     are merged (``_wait_merged``), if nothing came (``_refuse_over``), for an event that a call for messages passes over
-    (``_skipped``), before it waits for the lock (``_refuse_handler``), and while a send waits (``_keep``,
-    ``_waits_for_itself``; ``_unkeep`` when the kept messages are taken); ``_ends_quietly`` says how."""
+    (``_skipped``), for the log when the application has missed messages (``_tell_missed``), before it waits for the
+    lock (``_refuse_handler``), and while a send waits (``_keep``, ``_waits_for_itself``; ``_unkeep`` when the kept
+    messages are taken); ``_ends_quietly`` says how."""
 
     _begun: Batch | None
     _taker: int
     _kept: int
     _stuck_ns: int
+    _missed: int
+    _missed_due: int
     _embedded: bool
     def __iter__(self) -> Iterator[Message]:
         """The messages, until this member has left.

@@ -253,6 +253,7 @@ class Group(Rejoining, Pausing):
                 self._end_attempt(wait_s)
                 self._runner.leave(wait_s)
                 self._graceful = self._runner.standing.left
+                self._tell_missed()
                 self._give_up()
         return self._graceful
 

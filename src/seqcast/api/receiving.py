@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
-SKIPS_S = 60.0
+SKIPS_NS = 60 * 10**9
 """Between two warnings that this application misses messages."""
 
 Event = (
@@ -65,7 +65,6 @@ class Receiving(driver.Receiver, GroupBase):
         self._keeper = StateKeeper(runner, state, config) if state is not None else None
         self._stop: View | Excluded | None = None  # where the application waits: for merged states, or to join again
         self._end: Excluded | Left | None = None
-        self._missed, self._missed_due = 0, 0.0  # messages, and when the next warning of these may follow
         self._sees_events = False  # the application takes events, too
         self._reconciles = state is not None
         if config.journal:
@@ -218,7 +217,9 @@ class Receiving(driver.Receiver, GroupBase):
                 self._meanings.appendleft(meaning)
                 raise
         if isinstance(meaning, Skipped):
-            self._tell_skipped(meaning)
+            self._missed += meaning.messages
+            if driver.now_ns() >= self._missed_due:
+                self._tell_missed()
         if isinstance(meaning, View):
             self._delivered_view = meaning
             self._runner.standing.enter(meaning)
@@ -232,16 +233,15 @@ class Receiving(driver.Receiver, GroupBase):
                     return self._wait_merged(wait)
         if isinstance(meaning, Excluded | Left):
             self._end = meaning
+            self._tell_missed()
         return meaning
 
-    def _tell_skipped(self, skipped: Skipped) -> None:
-        """Warns that this application misses messages, at most once in ``SKIPS_S``. Under the stream's lock."""
-        self._missed += skipped.messages
-        if (now := time.monotonic()) < self._missed_due:
-            return
-        text = codes.SKIPS('%s: the application of this member takes messages too slowly (slow="skip"): missed %d')
-        log.warning(text, self.member.name, self._missed)
-        self._missed, self._missed_due = 0, now + SKIPS_S
+    def _tell_missed(self) -> None:
+        """Warns of the messages that this application has missed since the last such warning."""
+        if missed := self._missed:
+            self._missed, self._missed_due = 0, driver.now_ns() + SKIPS_NS
+            text = codes.SKIPS('%s: the application of this member takes messages too slowly (slow="skip"): missed %d')
+            log.warning(text, self.member.name, missed)
 
     @staticmethod
     def _journal_one(journal: JournalWriter, item: Item) -> None:
