@@ -308,7 +308,7 @@ typedef struct {
     sc_slab *slabs[SC_BORROWED_MAX]; /* borrowed */
     uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
-    uint64_t packet_bytes; /* of its packets, if it is kept; then for sc_engine_takes */
+    uint64_t packet_bytes; /* of the packets of a kept batch, for sc_engine_takes */
     sc_skipped skipped;
 } sc_batch;
 
@@ -323,7 +323,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
  * the rule for slow receivers does not, until sc_engine_takes. */
 int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 /* The application takes a kept item: a batch, or another one (NULL). A batch that is given back and taken again counts
- * once; the work on it counts each time. */
+ * once, and the work on that batch each time. */
 void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now);
 /* The application looks for something to take: its work on the last batch is over. */
 void sc_engine_looks(sc_engine *e, int64_t now);

@@ -135,7 +135,7 @@ def test_a_condition_of_a_member_has_its_code(changes, code):
     assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
 
 
-def test_a_member_that_has_left_as_it_wished_is_no_fault():
+def test_a_member_that_has_left_as_wished_is_not_a_fault():
     assert numbers(board(**{**EXCLUDED, "about__status": {"name": "left", "reason": ""}})) == []
 
 
