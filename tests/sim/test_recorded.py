@@ -157,6 +157,8 @@ def test_an_answer_counts_for_a_while_and_for_one_view(kind):
     a = stage.node("a")
     challenges = a.endpoint.machines.challenges
     frame = beacon_of(a) if kind == "BEACON" else a.endpoint.machines.lifecycle._join(1)
+    if kind == "JOIN":
+        frame = replace(frame, info=replace(frame.info, address=AT))
     numbers = challenges._numbers()
     assert challenges.lacks_answer(frame, 77, AT)
     challenges.note(replace(frame, answers=numbers[0] ^ 4), 77, AT)
@@ -164,6 +166,8 @@ def test_an_answer_counts_for_a_while_and_for_one_view(kind):
     challenges.note(replace(frame, answers=numbers[0]), 77, AT)
     assert not challenges.lacks_answer(frame, 77, AT) and challenges.lacks_answer(frame, 78, AT)
     assert challenges.lacks_answer(frame, 77, ELSEWHERE), "a copy that somebody else sends from there"
+    challenges.note(replace(frame, answers=numbers[0]), 77, ELSEWHERE)
+    assert challenges.lacks_answer(frame, 77, ELSEWHERE) == (kind == "JOIN"), "a JOIN names its address"
     if kind == "BEACON":
         other = replace(frame, view_id=ViewId(900, 77, (1, 77)))
         assert challenges.lacks_answer(other, 77, AT), "a view of it that has ended"

@@ -19,7 +19,13 @@ def test_recorded_frames_from_many_addresses_push_out_no_answer_of_another_sende
         challenges.note(frame, 2, b"%d" % k)
         challenges.ask(SimpleNamespace(answers=0, nonce=1), 3, b"%d" % k)
     assert not challenges.lacks_answer(frame, 1, b"here") and challenges.lacks_answer(frame, 1, b"elsewhere")
-    assert not challenges.lacks_answer(frame, 2, b"%d" % k), "the newest of the many"
+    assert not challenges.lacks_answer(frame, 2, b"0"), "the first of the many: the others are copies"
+    context.now += challenges.lasts_ns - 1
+    challenges.note(frame, 2, b"new")
+    assert challenges.lacks_answer(frame, 2, b"new")
+    context.now += 1
+    challenges.note(frame, 2, b"new")
+    assert not challenges.lacks_answer(frame, 2, b"new"), "its address is another one now"
     before = len(sent)
     challenges.ask(SimpleNamespace(answers=0, nonce=1), 4, b"there")
     challenges.ask(SimpleNamespace(answers=0, nonce=1), 4, b"there")

@@ -27,7 +27,7 @@ K = TypeVar("K", tuple[int, bytes], tuple[int, int, bytes])
 SENDERS_MAX = 4 * MEMBERS_MAX
 """The most senders and addresses that are remembered,"""
 ADDRESSES_MAX = 4
-"""and of one sender."""
+"""and of one sender, in one view."""
 
 
 class Challenges:
@@ -44,12 +44,13 @@ class Challenges:
         With identities, a JOIN shows the one of the named joiner: a JOIN without any comes as far as here, as it is
         refused by name, and so does that of a process that is not on the list. Timeline without this: somebody with
         the key alone returns the number in the name of a joiner that is gone, and repeats its recorded JOIN, which
-        counts.
+        counts. (A JOIN from another address than its own counts for nothing, and may be a copy.)
         """
         if not self._used or frame.answers not in self._numbers():
             return
-        if not isinstance(frame, Join) or not self.context.identities.fault(frame.info):
-            _remember(self._answered, (sender, _tag(frame), address), self.context.now)
+        if isinstance(frame, Join) and (frame.info.address != address or self.context.identities.fault(frame.info)):
+            return
+        _remember(self._answered, (sender, _tag(frame), address), self.context.now, self.lasts_ns)
 
     def lacks_answer(self, frame: Join | Beacon, sender: int, address: bytes) -> bool:
         """May the frame be a recording?"""
@@ -91,11 +92,14 @@ def _tag(frame: Join | Beacon) -> int:
     return frame.view_id.tag if isinstance(frame, Beacon) else 0
 
 
-def _remember(known: dict[K, int], key: K, now: int) -> None:
-    """Each sender has a few places, as anybody can send recorded frames from any number of addresses."""
+def _remember(known: dict[K, int], key: K, now: int, lasts_ns: int = 0) -> None:
+    """Each sender has a few places, as anybody can send recorded frames from any number of addresses. One that was used
+    within ``lasts_ns`` stays: copies of an answer come later than the answer itself."""
     known.pop(key, None)
-    same = [each for each in known if each[0] == key[0]]
+    same = [each for each in known if each[:-1] == key[:-1]]
     if len(same) >= ADDRESSES_MAX:
+        if now - known[same[0]] < lasts_ns:
+            return
         del known[same[0]]
     elif len(known) >= SENDERS_MAX:
         del known[next(iter(known))]
