@@ -641,8 +641,9 @@ PACKETS_RESIZED = _code(
 OTHER_KEY = _code(
     5001,
     "Members have different keys",
-    "Datagrams of this cluster come that another key seals, or none: two groups form.",
-    "Give all members the same key.",
+    "Datagrams of this cluster come that another key seals, or none: two groups form. Or a member's file lacks the key "
+    "that seals: the next view change parts both.",
+    "Give all members the same key file.",
 )
 KEY_FILE = _code(
     5002,

@@ -1,8 +1,9 @@
 """Key files: how they are made and read, and the secrets derived from them.
 
 A key file has a line ``ID SECRET`` for each key, at most four: a number below 32, by which members tell the keys apart,
-and 32 random bytes in base64. The first one seals; a datagram that any of them sealed is opened. Lines that begin with
-``#`` are comments. Nobody but its owner may read the file.
+and 32 random bytes in base64. A member seals with the first one that all members of its view have, too
+(``core/keys.py``), and opens a datagram that any of them sealed. Lines that begin with ``#`` are comments. Nobody but
+its owner may read the file.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Seal:
             this machine does not have the cipher.
         hash, random: addresses of C functions.
         aes: the processor has AES instructions.
-        secrets: number and 32 bytes of each, for this cluster alone; the first one seals.
+        secrets: number and 32 bytes of each, for this cluster alone; the first one seals to begin with.
         keeps: keeps the functions in memory.
     """
 

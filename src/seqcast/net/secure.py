@@ -174,7 +174,7 @@ class KeyFile:
 
     @property
     def ids(self) -> list[int]:
-        """Of the keys, the one that seals first."""
+        """Of the keys, in the order of the file."""
         return [number for number, _ in self._secrets]
 
     def look(self, now_ns: int) -> tuple[tuple[int, Secret], ...] | None:

@@ -190,7 +190,7 @@ class World:
         node.record.violations += taken.check_taken(node.record, self.records, numbers, since)
 
     def marks(self, name: str) -> tuple[int, ...]:
-        """Of the keys in the key file of this process now, the first of which seals; none: all, in a drawn order."""
+        """Of the keys in the key file of this process now, in its order; none: all, in a drawn order."""
         return self.faults.marks(name) if self.options.rotates else ()
 
     def refuses(self) -> bool:
