@@ -25,8 +25,10 @@ from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.secrets import about
 from seqcast.net.opening import group_address, group_tag
+from seqcast.net.operator import OperatorRunner
 from seqcast.net.secure import KeyPair, seal_of
 from seqcast.reports import FrameReceived
+from seqcast.sim.wire import header
 
 pytest.importorskip("nacl")
 
@@ -440,6 +442,17 @@ def test_a_member_whose_file_lacks_a_new_key_stays_and_is_told(key, tmp_path, ca
         wait_until(lambda: [each.counters()["key_id"] for each in (a, c)] == [new.number] * 2)
         assert a.counters()["drop_key"] == 0
     assert "SC5006" in caplog.text and "SC5001" not in caplog.text
+
+
+@pytest.mark.multicast
+def test_an_operator_asks_with_the_first_key_of_the_file_and_then_with_each_in_turn(key):
+    keys.add(key)
+    name = cluster()
+    with Wire(name) as wire, OperatorRunner(name, Config(key=key, interface=LOOPBACK), 0.35, 0.0) as runner:
+        runner.ask()
+        marks = [header(each).key_id >> 9 & 31 for each in wire.listen()]
+    first, second = (each.number for each in keys.read(key))
+    assert marks[:4] == [first, second, first, second]
 
 
 @pytest.mark.long

@@ -236,7 +236,7 @@ cdef class Engine:
 
     cdef seal_with(self, seal):
         cdef sc_cipher_library library
-        cdef sc_seal_secret[4] secrets
+        cdef sc_seal_secret[SC_SEAL_SECRETS] secrets
         cdef size_t n = put_secrets(secrets, seal.secrets)
         cdef int i = 0
         for sealing, opening in listed(seal.ciphers, "a seal", SC_CIPHERS, True):
@@ -252,7 +252,7 @@ cdef class Engine:
             raise MemoryError("no memory to seal datagrams")
 
     def refile(self, secrets):
-        cdef sc_seal_secret[4] those
+        cdef sc_seal_secret[SC_SEAL_SECRETS] those
         cdef size_t n = put_secrets(those, secrets)
         sc_mutex_lock(&self.lock)
         sc_engine_refile(self.e, those, n)

@@ -101,8 +101,8 @@ class OperatorRunner:
     def _round(self) -> None:
         frames = self.operator.run_timers(now_ns())
         if frames and len(self._keys) > 1:  # while a key is replaced, some may lack the first one
-            self._keys.append(self._keys.pop(0))
             self.engine.refile(self._keys)
+            self._keys.append(self._keys.pop(0))  # for the next time
         for frame in frames:
             for address in dict.fromkeys((*self.audience, *self.operator.places)):
                 self.engine.control_send(self._identities.with_signature(self._id, dump(frame)), address)
