@@ -317,12 +317,12 @@ static int fits_outside(const uint8_t *p, const sc_peer *peer) {
     }
 }
 
-/* A datagram from this source is sealed as ours are, so the odd one before was damaged. With a key, that of a view says
- * nothing about the files of its members. */
+/* A datagram from this source is sealed as ours are, so the odd one before was damaged, or its sender tries the keys of
+ * its file in turn. With a key, that of a view says nothing about the files of its members. */
 static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
     int tells = !sc_has_seqno(p) && (!e->seal || !sc_sealed_inside(p));
     sc_odd_source *odd = e->intake.n_odd && tells ? odd_source(e, from) : NULL;
-    if (odd && odd->signs < SC_KEY_SIGNS) odd->signs = 0;
+    if (odd) odd->signs = 0;
 }
 
 /* Why a datagram is dropped; returns 0. */

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from sim_stage import Stage, names, one_view
 
-from seqcast.config.keys import IDS
+from seqcast.config.keys import IDS, KEYS_MAX, SECRET_BYTES
+from seqcast.core.frames import fields
 from seqcast.core.frames.joining import Join
 from seqcast.core.frames.kinds import dump
 from seqcast.core.keys import LACKS_NS, PARTED_NS
 from seqcast.core.rules.keys import NUMBERS, best, number_of, shared
+from seqcast.core.vocabulary import KeysRead
 from seqcast.reports import FrameReceived, OtherKey
 from seqcast.sim.families import calm
 from seqcast.sim.options import MS, SECOND, Options
@@ -66,7 +68,7 @@ def forgotten(**options: object) -> Rotated:
 
 
 def test_the_numbers_of_keys_are_those_of_files():
-    assert NUMBERS == IDS
+    assert NUMBERS == IDS and fields.KEYS_MAX == KEYS_MAX
     keys = file_keys([(OLD, SECRETS[OLD]), (OLD, SECRETS[NEW]), (NEW, SECRETS[NEW])])
     assert [number_of(key.id) for key in keys] == [OLD, OLD, NEW]
     assert len({key.id for key in keys}) == 3, "two keys with one number"
@@ -111,6 +113,30 @@ def test_both_sides_are_told_which_file_lacks_the_first_key():
         assert f"the key file of c lacks key {NEW}" in said and f"go on with key {OLD}" in said and "(SC5006)" in said
     (said,) = stage.warnings("c")
     assert f"of this member lacks key {NEW}, the first one in that of a, b" in said and "(SC5006)" in said
+
+
+def test_a_key_that_another_one_with_its_id_replaces_seals_nothing_more():
+    """An id has a number of the file, and a few bits of a digest."""
+    stage = Rotated()
+    stage.group("a")
+    a, (old,) = stage.node("a"), file_keys([(OLD, SECRETS[OLD])])
+    before, filed = list(a.endpoint.machines.keys.cookies()), []
+    a.endpoint.context.plane.refile = filed.append
+    new = replace(old, secret=SECRETS[NEW], cookie=SECRETS[NEW])
+    a.step(KeysRead((new,)))
+    assert filed == [[(OLD, new.secret)]] and list(a.endpoint.machines.keys.cookies()) == [new.cookie] != before
+    a.step(KeysRead((replace(new),)))
+    assert len(filed) == 1
+
+
+def test_a_member_that_shares_no_key_tells_its_keys_at_longer_and_longer_intervals():
+    stage = Rotated()
+    stage.group("a", "b", "c")
+    sent = stage.node("c").endpoint.counters["frames_sent"]
+    stage.put((NEW,), "c")
+    stage.run(10_000)
+    told = stage.node("c").endpoint.counters["frames_sent"] - sent
+    assert 8 <= told <= 12, told
 
 
 def test_the_steps_in_their_order_warn_of_nothing():
@@ -247,11 +273,50 @@ def test_a_datagram_of_another_key_from_a_member_is_left_to_those_who_know_the_f
     stage = Rotated()
     stage.group("a", "b")
     a, b = stage.node("a"), stage.node("b")
-    a.step(OtherKey(b.address, "other", True))
-    assert not stage.warnings("a")
-    for _ in range(3):
-        a.step(OtherKey(b"sim9", "other", True))
-    assert len(stage.warnings("a")) == 1
+    for address, warns in ((b.address, 0), (b"sim9", 1)):
+        a.step(OtherKey(address, "other", True))
+        stage.run(2000)
+        assert len(stage.warnings("a")) == warns
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """A file of which others have the last key alone."""
+    for mark in (4, 5):
+        monkeypatch.setitem(SECRETS, mark, bytes([mark] * SECRET_BYTES))
+    return NEW, 4, 5, OLD
+
+
+def test_a_joiner_with_many_keys_is_no_other_group(many):
+    stage = Rotated()
+    stage.files["late"] = many
+    stage.group("a")
+    stage.named("late", stage.clock.now // MS)
+    stage.run(3000)
+    a = stage.node("a")
+    assert stage.inside("a", "late") == ["a", "late"]
+    assert a.engine.counters()["drop_key"] >= 3 and not stage.warnings("a")
+
+
+@pytest.mark.parametrize("which", "ab")
+def test_founders_of_whom_one_has_many_keys_found_one_group(many, which):
+    stage = Rotated()
+    stage.files[which] = many
+    for name in "ab":
+        stage.named(name)
+    stage.run(1000)
+    assert stage.inside(*"ab") == ["a", "b"] and not stage.warnings("a") + stage.warnings("b")
+
+
+def test_a_founder_does_not_give_up_for_one_that_it_hears_with_a_key_of_both_too():
+    stage = Rotated()
+    for name in "ab":
+        stage.named(name)
+    stage.until(20)
+    for one, other in (("a", "b"), ("b", "a")):
+        stage.node(one).step(OtherKey(stage.node(other).address, "other", True))
+    stage.run(1000)
+    assert stage.inside(*"ab") == ["a", "b"] and not stage.warnings("a") + stage.warnings("b")
 
 
 @pytest.mark.long

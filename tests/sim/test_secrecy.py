@@ -157,3 +157,23 @@ def test_a_joiner_that_must_show_itself_first_joins_as_soon_as_others():
             stage.clock.run(stage.clock.now + MS // 10)
         took.append(stage.clock.now - begin)
     assert took[1] - took[0] < MS, took
+
+
+def test_a_request_of_another_joiner_that_shows_nothing_ends_no_wait_for_further_ones():
+    """It may be a recorded one, and come again and again. Each joiner would get a view of its own."""
+    stage = Stage(keyed=True, delay_ns=2 * MS)
+    stage.group("a", "b")
+    a = stage.node("a")
+    membership, join, bundle_ns = a.endpoint.machines.membership, a.endpoint.machines.lifecycle._join(1), 5 * MS
+    assert a.endpoint.context.settings.bundle_ns == bundle_ns
+    now = a.endpoint.context.now
+    membership.expect(77)
+    for joiner, wait_ns in ((78, bundle_ns), (77, bundle_ns - MS)):
+        a.endpoint.context.now = now + MS
+        info = replace(join.info, id=joiner, name=f"j{joiner}", address=b"sim%d" % joiner)
+        assert membership.join(replace(join, info=info)) is None
+        membership.bundle(None)
+        assert membership.bundle_due_ns == now + MS + wait_ns
+    a.endpoint.context.now = now + MS + bundle_ns
+    membership.bundle(None)
+    assert membership.bundle_due_ns == a.endpoint.context.now + bundle_ns, "it asked long ago"

@@ -237,6 +237,19 @@ def test_damaged_datagrams_between_sound_ones_are_no_other_key():
     assert not any(each.sure for each in reports_of(net.engines[1], OtherKey))
 
 
+def test_a_sender_that_tries_the_keys_of_its_file_in_turn_is_told_of_anew_after_each_sound_datagram():
+    net = Net(2, **seal())
+    joiner, told = make_engine(7, **seal(7, 20, 3)), []
+    for mark in (3, 3, 3, 3, 20, 3, 3, 20, 3):
+        joiner.refile([(mark, SECRETS[mark])])
+        joiner.control_send(b"join")
+        ((_, _, datagram),) = joiner.transmit(net.now)
+        assert net.engines[1].receive(datagram, bytes([7]), net.now) == (mark == 20)
+        net.now += 2000 * MS
+        told.append([each.sure for each in reports_of(net.engines[1], OtherKey)])
+    assert told == [[False], [], [True], [True], [], [False], [], [], [False]]
+
+
 def test_a_datagram_without_a_seal_does_not_count_in_a_group_with_one():
     net = Net(2, **seal())
     forged = forge.Forger(TAG)

@@ -47,10 +47,10 @@ class Heard(NamedTuple):
 class Keys:
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._filed = tuple(key.id for key in context.settings.keys)  # as the engine has them: the first one seals
+        self._filed = context.settings.keys  # as the engine has them: the first one seals
         self._members: dict[int, MemberInfo] = {}  # others in our view, as they described themselves last
         self._heard: dict[int, Heard] = {}  # others
-        self._looked: tuple[object, object] = None, None  # the files when they were looked at last
+        self._looked: tuple[object, object, object] = None, None, None  # the files when they were looked at last
         self._again_ns = NEVER  # when to choose again, as somebody does not count any more
         self._trouble, self._due_ns = "", NEVER  # a warning, and when it is due
         self._parts = False  # it is about files that part members
@@ -59,12 +59,12 @@ class Keys:
     @property
     def sealing(self) -> int:
         """Number of the key that seals; -1: there is none."""
-        return number_of(self._filed[0]) if self._filed else -1
+        return number_of(self._filed[0].id) if self._filed else -1
 
     def cookies(self) -> Iterator[Secret]:
         """The secrets of cookies that joiners may bring back; the first one is of those that are given: all members
         have it."""
-        for key in sorted(self.context.keys, key=lambda key: key.id != self._filed[0]):
+        for key in sorted(self.context.keys, key=lambda key: key != self._filed[0]):
             yield key.cookie
 
     # ---- inputs
@@ -102,8 +102,8 @@ class Keys:
             turn: of the keys of a joiner.
         """
         context = self.context
-        looked = context.infos, context.keys
-        same = all(one is other for one, other in zip(looked, self._looked, strict=True)) and not informed
+        looked = context.infos, context.keys, dict(informed)
+        same = looked[0] is self._looked[0] and looked[1] is self._looked[1] and looked[2] == self._looked[2]
         if not context.keys or (same and len(context.keys) == 1):  # nothing to choose, and nothing new
             return
         self._looked = looked
@@ -129,11 +129,10 @@ class Keys:
         def is_other(key: FileKey) -> bool:
             return key.id != chosen
 
-        keys = sorted(self.context.keys, key=is_other)
-        filed = tuple(key.id for key in keys)
-        if filed != self._filed:
+        filed = tuple(sorted(self.context.keys, key=is_other))
+        if filed != self._filed:  # by their secrets: keys of two files may have one id
             self._filed = filed
-            self.context.plane.refile([(number_of(key.id), key.secret) for key in keys])
+            self.context.plane.refile([(number_of(key.id), key.secret) for key in filed])
 
     # ---- warnings
 
@@ -145,7 +144,7 @@ class Keys:
 
     def _differ(self) -> tuple[str, int]:
         """A warning about files that differ, and how long they may; "": all is well."""
-        seals, own = self._filed[0], [key.id for key in self.context.keys]
+        seals, own = self._filed[0].id, [key.id for key in self.context.keys]
         with_key = f"all go on with key {number_of(seals)} until then"
         if lacks := self._named(lambda info: seals not in info.opens):
             text = (

@@ -96,7 +96,7 @@ class Membership(Protocol):
     def join(self, frame: Join) -> Refused | None:
         """A process asks to join; returns the refusal if this member refuses it."""
 
-    def expect(self) -> None:
+    def expect(self, joiner: int) -> None:
         """A process asks to join, and must show first that it hears us: its next request comes a round trip later."""
 
     def held_back(self, info: MemberInfo) -> str:

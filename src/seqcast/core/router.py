@@ -98,7 +98,9 @@ class Router:
         self.log.received(frame, sender)
         if isinstance(frame, Join | Beacon):
             self.machines.challenges.note(frame, sender, address)
-            self.machines.keys.note(frame, sender, self._shows_presence(frame, sender, address))
+            shows = self._shows_presence(frame, sender, address)
+            self.machines.keys.note(frame, sender, shows)
+            self.machines.lifecycle.heard_key(address, shows)
         for route in _BY_FRAME[type(frame)]:
             if self._is_of(route.of, frame, sender, address) and self._is_by(route.by, frame, sender):
                 if isinstance(route.handler, DecisionTable):
@@ -294,8 +296,8 @@ class Router:
             self, self.context.edges, frame, Refused(clipped(self._barred(frame), 1000), "identity", frame.nonce)
         )
 
-    def ask_back(self, frame: Join, _sender: int, _address: bytes) -> None:
-        self.machines.membership.expect()
+    def ask_back(self, frame: Join, sender: int, _address: bytes) -> None:
+        self.machines.membership.expect(sender)
         ANSWER.take(self, self.context.edges, frame, None)
 
     def note_rival(self, frame: Join, _refused: object) -> None:

@@ -138,7 +138,7 @@ class CoordinatedMembership(TableMachine):
         self.wanting: set[int] = set()  # members that need a VIEW, with another provider or secret
         self.told_infos: dict[int, MemberInfo] = {}  # by id: how members describe themselves now
         self.bundle_due_ns = NEVER
-        self.expected_ns = -NEVER  # when a joiner asked that had to show itself first
+        self.expected: dict[int, int] = {}  # joiners that had to show themselves first: when they asked
 
     # ---- knowledge
 
@@ -303,9 +303,11 @@ class CoordinatedMembership(TableMachine):
                 )
         return ""
 
-    def expect(self) -> None:
-        if self.context.now - self.expected_ns >= self.context.settings.bundle_ns:
-            self.expected_ns = self.context.now
+    def expect(self, joiner: int) -> None:
+        now, bundle_ns = self.context.now, self.context.settings.bundle_ns
+        self.expected = {each: since for each, since in self.expected.items() if now - since < bundle_ns}
+        if len(self.expected) < MEMBERS_MAX:
+            self.expected.setdefault(joiner, now)
 
     def withdraw(self, joiner: int) -> None:
         self.joiners.pop(joiner, None)
@@ -639,11 +641,11 @@ class CoordinatedMembership(TableMachine):
     # ---- actions
 
     def bundle(self, _review: Review) -> None:
-        """Joiners and leavers can wait, from the first request of a joiner on, whether or not that counted. A suspected
-        member holds up the streams of all others."""
+        """Joiners and leavers can wait, from the first request of a joiner on, whether or not that counted, if this
+        one has shown itself since: others may be recorded. A suspected member holds up the streams of all others."""
         now, bundle_ns = self.context.now, self.context.settings.bundle_ns
-        first = self.expected_ns if now - self.expected_ns < bundle_ns else now
-        self.bundle_due_ns = now if self.suspected else first + bundle_ns
+        asked = [since for joiner, since in self.expected.items() if joiner in self.joiners and now - since < bundle_ns]
+        self.bundle_due_ns = now if self.suspected else min(asked, default=now) + bundle_ns
         self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
 
     def wait(self, _review: Review) -> None:

@@ -16,6 +16,9 @@ from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import InfoTold
 from seqcast.core.table import ILLEGAL, Table, TableMachine, table
 
+REPEAT_NS_MAX = 5_000_000_000
+"""Between two repeats, in the end."""
+
 
 class InformerState(Enum):
     SAID = auto()
@@ -35,7 +38,8 @@ class Informer(TableMachine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.SAID, context.edges)
         self.context = context
-        self.repeats = Repeat(context.settings.repeat_ns_min, context.settings.repeat_ns_max)
+        settings = context.settings  # no VIEW may come for long, as none is made for keys that would part members
+        self.repeats = Repeat(settings.repeat_ns_min, max(settings.repeat_ns_max, REPEAT_NS_MAX))
 
     # ---- inputs
 

@@ -158,8 +158,10 @@ class Lifecycle(TableMachine):
         self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
         self.doubted_group = False  # a BEACON came that may be a recorded one
         self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
+        self.strange_at = b""  # where that one is, or the doubtful one, if it has another key
         self.strange_ns = -NEVER  # when such a one was heard last
-        self.odd: dict[tuple[bytes, str], None] = {}  # those that were warned of: address, and how its key differs
+        # Those of whom we warn: address, and how its key differs -> when, or NEVER: it was done.
+        self.odd: dict[tuple[bytes, str], int] = {}
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
         self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
         self.vote = settings.vote
@@ -262,6 +264,17 @@ class Lifecycle(TableMachine):
         """A frame that its sender had to sign, and did not."""
         self.fire(E.UNPROVEN, address, doubt)
 
+    def heard_key(self, address: bytes, shows: bool) -> None:
+        """A JOIN or a BEACON opens: its sender has a key of our file, and may try all those of its own in turn.
+
+        Args:
+            shows: the frame is no recording.
+        """
+        if self.odd.get((address, "other"), NEVER) < NEVER:
+            del self.odd[address, "other"]
+        if shows and address == self.strange_at != b"":
+            self.strange, self.strange_at, self.doubtful = "", b"", False
+
     def heard_place(self, address: bytes) -> None:
         """Somebody sees us at this address.
 
@@ -290,10 +303,11 @@ class Lifecycle(TableMachine):
         self.fire(E.REVIEW, minority)
 
     def due(self) -> int:
-        return min(self.joins.due, self.leaves.due, self.deadline_ns)
+        return min(self.joins.due, self.leaves.due, self.deadline_ns, *self.odd.values())
 
     def run_timers(self) -> None:
         now, late = self.context.now, self.context.now - self.joins.due
+        self._warn_of_keys()
         if now >= self.deadline_ns:
             self.fire(E.DEADLINE)
         elif self.leaves.take(now):
@@ -601,21 +615,29 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.UNPROVEN(text)))
 
     def warn_of_key(self, report: OtherKey) -> None:
-        within = any(member.address == report.address for member in self.context.members)
-        if not report.sure or (within and report.how == "other"):  # a key is replaced: `core/keys.py` knows more
-            return
+        """Of one with another key only after a while, as a joiner tries all keys of its file."""
         odd = report.address, report.how
-        if odd in self.odd:
+        if not report.sure or odd in self.odd:
             return
         if len(self.odd) >= ODD_MAX:
             del self.odd[next(iter(self.odd))]
-        self.odd[odd] = None
-        said = KEYS[report.how].format(place_of(report.address))
-        text = f"members of this cluster use different keys, and will not meet: {said}"
-        self.context.emit(Warn(codes.OTHER_KEY(text)))
+        self.odd[odd] = self.context.now + (self.context.settings.fresh_ns if report.how == "other" else 0)
+        self._warn_of_keys()
+
+    def _warn_of_keys(self) -> None:
+        members = {member.address for member in self.context.members}
+        for address, how in [odd for odd, due_ns in self.odd.items() if self.context.now >= due_ns]:
+            if how == "other" and address in members:  # a key is replaced: `core/keys.py` knows more
+                del self.odd[address, how]
+                continue
+            self.odd[address, how] = NEVER
+            text = "members of this cluster use different keys, and will not meet: "
+            self.context.emit(Warn(codes.OTHER_KEY(text + KEYS[how].format(place_of(address)))))
 
     def note_key(self, report: OtherKey) -> None:
         self.doubtful = True
+        if report.sure or not self.strange:
+            self.strange_at = report.address if report.how == "other" else b""
         if report.sure:
             self.strange, self.strange_ns = KEYS[report.how].format(place_of(report.address)), self.context.now
             self.warn_of_key(report)
