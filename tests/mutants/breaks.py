@@ -2524,7 +2524,7 @@ BREAKS = (
     _one("a joiner with many keys passes for one of another group", MACHINES + "lifecycle.py",
          'self.context.now + (self.context.settings.fresh_ns if report.how == "other" else 0)', "self.context.now",
          tests="tests/sim/test_rotation.py", why=KEYED),
-    _one("a founder gives up for one with many keys that it hears with the key of both", MACHINES + "lifecycle.py",
+    _one("a founder gives up for one with many keys that is heard with the key of both", MACHINES + "lifecycle.py",
          'if shows and address == self.strange_at != b"":', "if False:",
          tests="tests/sim/test_rotation.py", why=KEYED),
     _one("a sender that tries several keys is told of for ever", "native/engine/receive.c",

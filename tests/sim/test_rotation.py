@@ -287,7 +287,7 @@ def many(monkeypatch):
     return NEW, 4, 5, OLD
 
 
-def test_a_joiner_with_many_keys_is_no_other_group(many):
+def test_a_joiner_with_many_keys_does_not_pass_for_another_group(many):
     stage = Rotated()
     stage.files["late"] = many
     stage.group("a")
@@ -308,7 +308,7 @@ def test_founders_of_whom_one_has_many_keys_found_one_group(many, which):
     assert stage.inside(*"ab") == ["a", "b"] and not stage.warnings("a") + stage.warnings("b")
 
 
-def test_a_founder_does_not_give_up_for_one_that_it_hears_with_a_key_of_both_too():
+def test_a_founder_does_not_give_up_for_one_that_is_heard_with_a_key_of_both_too():
     stage = Rotated()
     for name in "ab":
         stage.named(name)

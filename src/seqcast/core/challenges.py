@@ -44,7 +44,7 @@ class Challenges:
         With identities, a JOIN shows the one of the named joiner: a JOIN without any comes as far as here, as it is
         refused by name, and so does that of a process that is not on the list. Timeline without this: somebody with
         the key alone returns the number in the name of a joiner that is gone, and repeats its recorded JOIN, which
-        counts. (A JOIN from another address than its own counts for nothing, and may be a copy.)
+        counts. (A JOIN from another address than that of the joiner counts for nothing, and may be a copy.)
         """
         if not self._used or frame.answers not in self._numbers():
             return

@@ -158,7 +158,7 @@ class Lifecycle(TableMachine):
         self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
         self.doubted_group = False  # a BEACON came that may be a recorded one
         self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
-        self.strange_at = b""  # where that one is, or the doubtful one, if it has another key
+        self.strange_at = b""  # its address, or that of the doubtful one: with another key
         self.strange_ns = -NEVER  # when such a one was heard last
         # Those of whom we warn: address, and how its key differs -> when, or NEVER: it was done.
         self.odd: dict[tuple[bytes, str], int] = {}
@@ -235,7 +235,7 @@ class Lifecycle(TableMachine):
             self.heard_group()
 
     def heard_doubtful_group(self) -> None:
-        """A BEACON came, whose sender has not shown yet that it hears us: perhaps it is busy, or gone."""
+        """A BEACON came, whose sender has not shown yet that it hears us: perhaps busy, or gone."""
         self.doubted_group = True
 
     def heard_answer(self, blocked: str) -> None:
