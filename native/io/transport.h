@@ -13,7 +13,7 @@ struct sc_transport {
     /* Makes the sockets use the interface with this index from now on, which has our address `own`. They keep their
      * numbers, as other threads use them meanwhile. 0, or -1 with *error. */
     int (*mend)(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
-    /* `io->targets` are others now. NULL: nothing is to be done. */
+    /* `io->targets` has changed. NULL: this transport does nothing then. */
     void (*aim)(sc_io *io);
     void (*send)(sc_io *io, const sc_tx *runs, int n);
 };
