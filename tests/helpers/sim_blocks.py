@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
+import json
 import queue
 import random
-from collections import Counter
+from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
 from sim_stage import Stage
 
 from seqcast._native.engine import SENT, Batch, Message
-from seqcast.blocks import Feed, Lock, Parts, ReplicatedDict, Rpc, Snapshot, feed, replica, rpc
+from seqcast.blocks import Feed, Lock, Parts, ReplicatedDict, Rpc, Snapshot, batches, feed, replica, rpc
+from seqcast.blocks.batches import Batches
 from seqcast.blocks.lock import ACQUIRE, ANSWER, OPERATION, QUEUED
 from seqcast.blocks.outbox import Call
 from seqcast.blocks.replica import Replica, _Part, checked_settings
@@ -682,11 +685,82 @@ class Feeds(Town):
         super().__init__(Feeding, seed, pace_ms, partition=partition, state=True, merges=merges, **found)
 
 
+# ---- atomic batches
+
+
+class Writing(Host):
+    """Writes a batch after the other of one writer, message by message, and takes writers over from others, which may
+    be in the middle of the same batch."""
+
+    def make(self) -> None:
+        self.rows: list[str] = []
+        application: Any = SimpleNamespace(get_state=self.tell_rows, set_state=self.take_rows)
+        self.block = self.handler = Batches(application)
+        self.unsent: deque[bytes] = deque()
+
+    def tell_rows(self, write: Any) -> None:
+        write("\n".join(self.rows).encode())
+
+    def take_rows(self, read: Any) -> None:
+        self.rows = read().decode().split()
+
+    def incarnate(self) -> None:
+        self.unsent.clear()
+
+    def event(self, event: Any) -> None:
+        self.rows += [message.payload.decode() for message in self.block.take(event)]
+        if not isinstance(event, Message) or not event.payload.startswith(batches.END) or event.transitional:
+            return
+        ended = json.loads(event.payload[len(batches.END) :])
+        writer, batch = ended["writer"], ended["batch"]
+        if event.sender.id == self.member.id and batch == self.town.batch[writer]:
+            delivered = self.block.writers.get(writer, 0)
+            self.town.check(delivered >= batch, f"{self.name} has ended {writer} {batch}, and has {delivered}")
+            self.town.batch[writer] += 1
+
+    def act(self) -> None:
+        town = self.town
+        if not self.unsent:
+            writer = self.rng.choice(WRITERS)
+            batch = town.batch[writer]
+            rows = [f"{writer}.{batch}.{at}" for at in range(batch % 4)]
+            self.unsent += [
+                batches.begin(writer, batch, len(rows)), *(batches.ROW + row.encode() for row in rows),
+                batches.end(writer, batch),
+            ]  # fmt: skip
+        with contextlib.suppress(SendTimeout, NotMember):
+            self.send(self.unsent[0])
+            self.unsent.popleft()
+
+
+WRITERS = ("one", "two")
+
+
+class Writes(Town):
+    """A group of ``Writing``."""
+
+    def __init__(self, seed: int, pace_ms: int = 5) -> None:
+        self.batch = dict.fromkeys(WRITERS, 1)  # of each writer: the first that nobody knows to be delivered
+        super().__init__(Writing, seed, pace_ms, partition="primary", found=3, safe=True, state=True)
+
+    def judge(self, rows: list[str]) -> None:
+        """Each batch that somebody knows to be delivered is there, once, in one piece, in its order."""
+        for writer, end in self.batch.items():
+            own = [row for row in rows if row.startswith(writer)]
+            known = [f"{writer}.{batch}.{at}" for batch in range(1, end) for at in range(batch % 4)]
+            next_too = known + [f"{writer}.{end}.{at}" for at in range(end % 4)]
+            self.check(own in (known, next_too), f"{writer} has {end} next, and its rows end with {own[-9:]}")
+        batch = [row.rpartition(".")[0] for row in rows]
+        pieces = [each for each, _ in itertools.groupby(batch)]
+        self.check(len(pieces) == len(set(pieces)), "a batch is delivered in pieces, or twice")
+
+
 def simulated(monkeypatch: Any, town: Any) -> Any:
     """The blocks join this group, and know its time."""
     clock = SimpleNamespace(monotonic=lambda: town.clock.now / 1e9, monotonic_ns=lambda: town.clock.now)
     monkeypatch.setattr(replica, "time", clock)
     monkeypatch.setattr(feed, "time", clock)
+    monkeypatch.setattr(batches, "time", clock)
     for module in (rpc, feed):
         monkeypatch.setattr(module, "join", lambda _, *, name, **__: town.hosts[name])
     return town

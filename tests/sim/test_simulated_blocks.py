@@ -4,7 +4,7 @@ by compare-and-set succeeds once, an answered question was taken once, and no su
 from __future__ import annotations
 
 import pytest
-from sim_blocks import Asks, Feeds, Served, simulated
+from sim_blocks import Asks, Feeds, Served, Writes, simulated
 
 pytestmark = pytest.mark.parametrize(
     ("seed", "ms", "faults", "pace_ms"),
@@ -51,3 +51,19 @@ def test_a_subscriber_has_no_gap_and_all_have_the_values_last_published(
     (values,) = {str(host.feed.snapshot()) for host in hosts}
     kept = [host for host in hosts if host.last and not host.parted]
     assert [host.feed.snapshot().values[host.name] for host in kept] == [host.last for host in kept], values
+
+
+@pytest.mark.long
+def test_each_batch_is_delivered_once_and_whole_though_its_writers_stop_half_way(
+    seed, ms, faults, pace_ms, monkeypatch
+):
+    town = simulated(monkeypatch, Writes(seed, pace_ms))
+    town.use(ms, faults)
+    hosts = list(town.hosts.values())
+    for host in hosts:
+        town.judge(host.rows)
+    assert town.wrong == []
+    assert len(town.views()) == 1 and len({tuple(host.rows) for host in hosts}) == 1
+    assert all(batch > 10 for batch in town.batch.values()), town.batch
+    counted = [host.block.counters for host in hosts]
+    assert sum(each.repeated for each in counted) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import threading
@@ -12,6 +13,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 from tables import Table
 
+import seqcast.aio
 from seqcast import Message
 from seqcast.blocks import batches
 from seqcast.blocks.batches import Batches
@@ -143,3 +145,17 @@ def test_a_batch_larger_than_memory_waits_in_a_file() -> None:
         b.send(batches.end("query", 0))
         b.leave()
         assert [message.payload for message in receiver.receive(a, timeout=2.0)] == rows
+
+
+def test_asyncio_gives_its_events_to_batches() -> None:
+    async def main() -> list[bytes]:
+        taking = Batches()
+        async with seqcast.aio.join(cluster(), name="a", interface=LOOPBACK, state=taking) as group:
+            for payload in (batches.begin("w", 1, 2), batches.ROW + b"x", batches.ROW + b"y", batches.end("w", 1)):
+                await group.send(payload)
+            async for event in group.events():
+                if came := [message.payload for message in taking.take(event)]:
+                    return came
+        return []
+
+    assert asyncio.run(main()) == [b"x", b"y"]

@@ -140,6 +140,12 @@ class Batches:
         for message in batches.receive(group):
             ...
 
+    With asyncio, and wherever else a program receives by itself, each event goes through ``take``::
+
+        async for event in group.events():
+            for message in batches.take(event):
+                ...
+
     A row is a ``Message`` with the row's payload, and with sender, view, seqnos and time of the batch's END.
 
     Args:
