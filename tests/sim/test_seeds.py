@@ -155,3 +155,18 @@ def test_a_member_whose_seeds_name_only_itself_founds_a_group_and_is_found_by_ot
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_seeds_that_lie_for_a_while_keep_nobody_apart_in_the_end(seed):
     assert not simulate(Options.draw(seed, family="seeds")).violations
+
+
+def test_a_joiner_knows_who_hears_it_and_that_the_member_that_admits_others_does_not(seeded):
+    world = seeded(lambda process: public(world, max(process.index - 1, 0)))
+    world.clock.run(2 * SECOND)
+    assert are_one(world, "m0", "m1")
+    world.network.mute.add((2, 0))
+    world.start_node("m2")
+    world.clock.run(world.clock.now + SECOND)
+    first, second = public(world, 0, 1)
+    joiner = world.nodes[2].endpoint
+    assert joiner.view is None and joiner.hearers == (second,) and joiner.admits == first
+    world.network.heal()
+    world.clock.run(world.clock.now + 2 * SECOND)
+    assert are_one(world, "m0", "m1", "m2") and joiner.hearers == (second, first) and ends_well(world)
