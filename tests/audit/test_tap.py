@@ -583,6 +583,15 @@ def test_the_command_serves_until_it_is_ended(tmp_path: Path, six: bool) -> None
     assert done.returncode == 2 and "cannot be read" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_a_reader_without_certificates_is_told_that_the_tap_may_serve_through_tls(tmp_path: Path) -> None:
+    """The tap waits for the reader's first word, and the reader for the tap's."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = TapClient(tap.shown(server.getsockname()), TOKEN)
+        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        with pytest.raises(TapGone, match="serves through TLS: name its certificateFile"):
+            client.members()
+
+
 def test_a_journal_that_is_just_being_made_has_no_rows_yet(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [], closed=None)
     (path / "views.jsonl").unlink(missing_ok=True)

@@ -135,7 +135,8 @@ class Tap:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             self._socket = socket.create_server(address, family=family)
         except OSError as error:
-            raise ConfigError(f"cannot listen at {shown(address)}: {error.strerror or error}") from error
+            why = str(error.strerror or error).partition(" (while ")[0]  # Python adds the address, which is here
+            raise ConfigError(f"cannot listen at {shown(address)}: {why}") from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self.counters = dict.fromkeys(
             ("connections", "refused", "unproved", "displaced", "dropped", "malformed", "rows"), 0
@@ -616,7 +617,11 @@ class TapClient:
             if (tls := client_context(self._certificates)) is not None:
                 connection = self._secured(tls, connection)
             connection.settimeout(TIMEOUT_S)
-            hello = _exactly(connection, len(HELLO) + NONCE_BYTES)
+            try:
+                hello = _exactly(connection, len(HELLO) + NONCE_BYTES)
+            except ConnectionError as error:
+                hint = "" if self._certificates else ", as one does that serves through TLS: name its certificateFile"
+                raise ConnectionError(f"it ends the connection before a word{hint}") from error
             if not hello.startswith(HELLO):
                 raise self._wrong("not a tap of this version")
             nonce = secrets.token_bytes(NONCE_BYTES)
