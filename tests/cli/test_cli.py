@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -75,6 +76,8 @@ def test_every_command_has_help(command, capsys):
         (["demo", "--input", os.devnull], "has no lines"),
         (["demo", "--plant-fault", "nothing"], "choose from"),
         (["demo", "--rate", "nan"], "'nan' must be a whole number"),
+        (["demo", "--slow", "skip"], "does not go with journal="),
+        (["demo", "--message-bytes-max", "10"], "has a line of"),
         (["unblock", "x", "--port", "0"], "from 1 to 65534"),
         (["unblock", "x", "--timeout", "soon"], "'soon' must be a number of seconds"),
         (["unblock", "nobody-here", "--transport", "unicast", "--seeds", ""], "give --seeds with the hosts of members"),
@@ -450,6 +453,35 @@ def test_a_share_of_too_short_an_input_is_all_of_it(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"only\n")
     assert demo_member.share(str(path), 2, 4) == [b"only"]
+
+
+@pytest.mark.parametrize(
+    ("options", "interface", "places"),
+    [
+        ([], "127.0.0.1", {}),
+        (["--ip-version", "6"], "::1", {"port_range": 4}),
+        (["--ip-version", "6", "--transport", "multicast", "--interface", "eth0"], "eth0", {}),
+        (["--transport", "unicast", "--members", "5"], "127.0.0.1", {"port_range": 5}),
+    ],
+)
+def test_members_of_a_demo_look_for_each_other_as_loopback_allows(tmp_path, options, interface, places):
+    made = demo.Demo(demo.parse(options), tmp_path, tmp_path)
+    assert (made.interface, made.places()) == (interface, places)
+
+
+def test_a_demo_warns_once_of_the_same_and_says_in_which_views_members_are(tmp_path, capsys, monkeypatch):
+    made = demo.Demo(demo.parse([]), tmp_path, tmp_path)
+    for name in "ab":
+        made.processes[name] = demo.Process(name, None)
+        made.inbox.put((name, {"event": "warned", "text": f"{name}: too slow"}))
+        view = {"event": "view", "view": 1, "members": [name], "sequencer": "", "at_ns": 0, "merged": 0}
+        made.inbox.put((name, view))
+    for _ in range(4):
+        made.pump(0)
+    monkeypatch.setattr(demo, "STEP_TIMEOUT_S", -1.0)
+    with pytest.raises(demo.DemoFailed, match=r"for a view of a, b: a is in \[a\]; b is in \[b\]\. `seqcast doctor"):
+        made.wait_for_view({"a", "b"})
+    assert re.findall(r"warning +(.*)", capsys.readouterr().out) == ["a: too slow"]
 
 
 def test_the_default_input_comes_with_python():

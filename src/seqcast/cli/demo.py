@@ -70,7 +70,8 @@ class Demo:
         self.journals = journals
         given = shared_settings(arguments)
         given.pop("order", None)
-        self.config = Config.for_command(**given)
+        self.config = Config.for_command(**given, journal=str(journals))
+        self.interface = arguments.interface or ("::1" if self.config.ip_version == 6 else "127.0.0.1")
         self.cluster = f"demo-{secrets.token_hex(4)}"
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
@@ -120,7 +121,7 @@ class Demo:
         settings = {
             **shared_settings(self.arguments),
             **self.places(),
-            "interface": self.arguments.interface,
+            "interface": self.interface,
             "journal": str(self.journals),
             "join_timeout_s": STEP_TIMEOUT_S,
         }
@@ -139,8 +140,8 @@ class Demo:
 
     def places(self) -> dict[str, Any]:
         """Settings by which the next member finds the others without multicast, all on one machine; those that were
-        not given."""
-        if self.config.transport != "unicast":
+        not given. (Loopback carries no multicasts of IPv6.)"""
+        if self.config.transport == "multicast" or (self.config.transport, self.config.ip_version) == ("auto", 4):
             return {}
         known = [process.reports["joined"]["address"] for process in self.alive() if "joined" in process.reports]
         seeds = {} if self.config.seeds or not known else {"seeds": known[:1]}
@@ -199,9 +200,11 @@ class Demo:
                 self._view(name, report)
             case "failed":
                 self.say(report["event"].upper(), f"{name}: {report['reason']}")
-            case "warned" if report["text"] not in self.warned:  # all members are on one machine: once is enough
-                self.warned.add(report["text"])
-                self.say("warning", f"{name}: {report['text']}")
+            case "warned":  # all members are on one machine: once is enough
+                text = report["text"].removeprefix(f"{name}: ")
+                if text not in self.warned:
+                    self.warned.add(text)
+                    self.say("warning", f"{name}: {text}")
             case "excluded":
                 raise DemoFailed(
                     f"{name} was excluded though it is alive ({report['reason']}): this machine is too busy; try "
@@ -272,11 +275,19 @@ class Demo:
 
     def wait_for_view(self, names: set[str]) -> None:
         """Waits until every one of ``names`` has installed a view of exactly these members."""
-        processes = [self.processes[name] for name in names]
-        self.wait(
-            f"a view of {', '.join(sorted(names))}",
-            lambda: all(set(process.reports.get("view", {}).get("members", ())) == names for process in processes),
-        )
+        processes = [self.processes[name] for name in sorted(names)]
+
+        def installed(process: Process) -> list[str]:
+            return list(process.reports.get("view", {}).get("members", ()))
+
+        try:
+            self.wait(
+                f"a view of {', '.join(sorted(names))}",
+                lambda: all(set(installed(process)) == names for process in processes),
+            )
+        except DemoFailed as error:
+            views = "; ".join(f"{process.name} is in [{', '.join(installed(process))}]" for process in processes)
+            raise DemoFailed(f"{error}: {views}. `seqcast doctor --interface {self.interface}` looks why") from None
 
     def alive(self) -> list[Process]:
         """The processes that were not killed."""
@@ -309,12 +320,18 @@ def main(arguments: argparse.Namespace) -> int:
 
     source = Path(arguments.input) if arguments.input else default_input()
     try:
-        lines = sum(1 for line in source.read_bytes().split(b"\n") if line)
+        lines = [len(line) for line in source.read_bytes().split(b"\n") if line]
     except OSError as error:
         return complain(f"cannot read {source}: {error.strerror}; give a text file with --input")
     if not lines:
         return complain(f"{source} has no lines to send; give another text file with --input")
     journals = Path(arguments.journal or f"journals/demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    demo = Demo(arguments, source, journals)
+    if max(lines) > (most := demo.config.message_bytes_max):
+        return complain(
+            f"{source} has a line of {max(lines)} bytes, and messages may have {most} (message_bytes_max): allow more, "
+            "or give another text file with --input"
+        )
     try:
         journals.mkdir(parents=True, exist_ok=True)
         if any(journals.iterdir()):
@@ -322,11 +339,12 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"cannot write to {journals}: {error.strerror}; name another folder with --journal")
 
-    demo = Demo(arguments, source, journals)
-    way = "unicast" if demo.config.transport == "unicast" else "multicast"
+    way = demo.config.transport
+    if way == "auto":
+        way = "multicast" if demo.config.ip_version == 4 else "multicast or unicast"
     print(
-        f"{count(arguments.members, 'member')} by {way} on {arguments.interface}, order {arguments.order}; each sends "
-        f"{arguments.rate:,.0f} lines/s of {source.name} ({count(lines, 'line')})"
+        f"{count(arguments.members, 'member')} by {way} on {demo.interface}, order {arguments.order}; each sends "
+        f"{arguments.rate:,.0f} lines/s of {source.name} ({count(len(lines), 'line')})"
     )
     try:
         demo.run()
@@ -358,7 +376,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--members", type=members, default=4, metavar="N", help="members at the start, 3 or more (%(default)s)"
     )
     add_shared_options(result)
-    result.add_argument("--interface", default="127.0.0.1", help="network interface, by name or address (%(default)s)")
+    result.add_argument("--interface", help="network interface, by name or address (loopback)")
     result.add_argument(
         "--rate", type=positive, default=10_000, metavar="R", help="lines/s each member sends (%(default)s)"
     )
