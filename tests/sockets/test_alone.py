@@ -12,7 +12,7 @@ from typing import Any
 import members
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until, why_no_multicast
-from netns import network  # noqa: F401
+from netns import lonely, network  # noqa: F401
 
 import seqcast
 from seqcast import ConfigError, JoinRefused, JoinTimeout
@@ -284,3 +284,11 @@ def test_an_interface_that_is_down_is_named_with_the_reason(network):  # noqa: F
     assert "WARNING" in out and "eth0 has no carrier" in out, "alone, and it is known why"
     out = joined(a, "a", "2", "eth0")
     assert "JoinTimeout" in out and "eth0 has no carrier" in out
+
+
+@pytest.mark.netns
+def test_on_a_machine_without_a_network_a_member_with_seeds_elsewhere_is_on_loopback(lonely):  # noqa: F811
+    """Multicasts have a route by loopback there, as `alone` and machines without a network have it."""
+    lonely.run("ip", "route", "add", "224.0.0.0/4", "dev", "lo")
+    out, err = script(JOIN, "a", "1", "", "10.9.9.9", prefix=lonely.prefix).communicate(timeout=LIMIT_S)
+    assert out.endswith("joined\n") and "(SC1002)" in err, out

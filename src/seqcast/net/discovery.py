@@ -261,11 +261,14 @@ def _joined(host: str, port: int) -> str:
 
 
 def _source(host: str, version: int) -> str:
-    """Our address on the way to a host; "": there is no way. Nothing is sent."""
+    """Our address on the way to a host; "": there is no way, or only one of loopback by a route that gives no address,
+    as of multicasts on a machine without a network. Nothing is sent."""
     with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((host, 9))
             source, zone = str(asked.getsockname()[0]).partition("%")[0], host.partition("%")[2]
+            if ipaddress.ip_address(source).is_unspecified:
+                return ""
             return f"{source}%{zone}" if zone else source
         except OSError:
             return ""
