@@ -124,6 +124,39 @@ def test_the_bench_of_hosts_compares_them_with_the_same_namespaces(monkeypatch, 
     assert row["msgs_per_s"] > 0 and row["quartiles"][0] <= 0.95 <= row["quartiles"][1]
 
 
+class Sends(Exception):
+    """Ends a measurement at the start of its sender."""
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_plain_c_sends_and_asks_from_the_hosts_from_which_the_group_does(monkeypatch, members):
+    asked, settings = [], {"transport": "unicast"}
+
+    def start(_, place, task, *_more):
+        if task.get("sends") or task["role"] in ("send", "ping", "latency"):
+            asked.append((place.host, task["settings"].get("to")))
+            raise Sends
+        return types.SimpleNamespace(expect=lambda *_: {})
+
+    monkeypatch.setattr(Processes, "start", start)
+    monkeypatch.setattr(runs, "WARM_S", 0.0)
+    places = tuple(Place((), "eth0", f"10.0.0.{host}", host=host) for host in "123"[:members])
+    path = Path("hosts", places, 1472, 1, False)
+    load = runs.Load(members, 1, 1024, "fifo", 0.1, settings=settings)
+    latency = runs.Latency(64, "fifo", 10, False, "plain", None, settings, members)
+    for run in (
+        lambda: runs.bare_run(path, load, limit=False, window_bytes=1 << 16),
+        lambda: runs.group_throughput(path, load, "c"),
+        lambda: runs.bare_latency(path, latency),
+        lambda: runs.group_latency(path, latency, "c"),
+    ):
+        with pytest.raises(Sends):
+            run()
+    (sender, to), (same, _), (pinger, pinged), (asker, _) = asked
+    assert sender == same == "2" and to == ["10.0.0.1", "10.0.0.3"][: members - 1]
+    assert {pinger, pinged[0][-1]} == set("123"[members - 2 : members]) and asker in (pinger, pinged[0][-1])
+
+
 @pytest.mark.parametrize(("lost", "says"), [(70, "a receiver got no datagram"), (69, "lost 69 bytes")])
 def test_a_baseline_that_loses_all_is_told_from_one_that_loses_some(monkeypatch, lost, says):
     monkeypatch.setattr(runs, "_bare_run", lambda *_: [{"lost": lost, "sent": 70}])

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from seqcast.errors import without_code
@@ -118,6 +118,8 @@ def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[
     """Reports of the processes in ``bare_throughput``, the sender first: for the sender, bytes that the slowest
     receiver got, the ns that it took, and sent (all bytes); for each process ``USED``."""
     window_bytes = max(window_bytes, 2 * path.packet_bytes * path.segments)
+    # From where a group's one sender sends, as hosts and the ways between them differ.
+    path = replace(path, places=(path.places[1], path.places[0], *path.places[2:]))
     settings = {
         "group": GROUP_ADDRESS,
         "port": port(),
@@ -328,6 +330,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
     from seqcast._native import bare
 
     settings = {"group": GROUP_ADDRESS, "port": port(2), "message_bytes": latency.size}
+    path = replace(path, places=path.places[latency.members - 2 : latency.members])  # as the group's two that ask
     apart = bool(path.places[0].host)
     with shared_memory(bare.SHARED_BYTES) as shared, Processes() as processes:
         for index, role in enumerate(("pong", "ping")):
