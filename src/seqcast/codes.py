@@ -244,8 +244,10 @@ NO_REJOIN = _code(
 REJOIN_FAILED = _code(
     3108,
     "A member cannot join again yet",
-    "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while.",
-    "The text says why. `leave` ends the attempts.",
+    "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while, until "
+    "the member is in or leaves. Meanwhile loops over messages wait. A warning if the group refuses the member, as one with "
+    "other settings does, if a setting is wrong here, or after several failures.",
+    "The text says why: change that, here or in the group. `leave` ends the attempts, and the loops.",
 )
 AWAITED = _code(
     2205,

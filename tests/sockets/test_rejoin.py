@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import threading
 import time
 
@@ -12,6 +13,7 @@ from test_unicast import free_port
 
 import seqcast
 import seqcast.aio
+from seqcast.api import rejoining
 from seqcast.core.machines.book import Source
 from seqcast.core.vocabulary import GiveWay
 
@@ -166,6 +168,42 @@ def test_attempts_that_fail_are_repeated(pair, monkeypatch, caplog):
     exclude(b)
     until(b.events(), seqcast.Rejoined)
     assert 0.3 < calls[1] - calls[0] < 2 < calls[2] - calls[0] + 1.5 and "no interface (SC3108)" in caplog.text
+    levels = [record.levelname for record in caplog.records if "(SC3108)" in record.getMessage()]
+    assert levels == ["WARNING", "INFO"], "the same failure is a warning once"
+
+
+def test_attempts_that_time_out_again_and_again_are_a_warning(pair, monkeypatch, caplog):
+    _, b = pair
+    monkeypatch.setattr(rejoining, "PAUSE_S", 0.001)
+    calls, make = [], b._rejoin_as
+
+    def late():
+        calls.append(0)
+        if len(calls) < 7:
+            raise seqcast.JoinTimeout("nobody answers")
+        return make()
+
+    b._rejoin_as = late
+    caplog.set_level("INFO", "seqcast")
+    exclude(b)
+    until(b.events(), seqcast.Rejoined)
+    levels = [record.levelname for record in caplog.records if "(SC3108)" in record.getMessage()]
+    assert levels == ["INFO"] * 3 + ["WARNING"] + ["INFO"] * 2
+
+
+@pytest.mark.long
+def test_a_group_that_refuses_a_member_that_joins_again_is_told_in_a_warning(pair, caplog):
+    a, b = pair
+    make, other = b._rejoin_as, threading.Event()
+    b._rejoin_as = lambda: (other.wait(LIMIT_S), make())[1]
+    exclude(b)
+    events = b.events()
+    until(events, seqcast.Excluded)
+    a.leave()
+    with join(a.cluster, "c", order="fifo", **FAST):
+        other.set()
+        refused = re.compile(r"WARNING .*: cannot join again yet, and goes on trying: .*order.*\(SC3108\)")
+        wait_until(lambda: refused.search(caplog.text))
 
 
 def test_each_incarnation_has_a_journal_of_its_own(tmp_path):

@@ -19,7 +19,7 @@ from seqcast.arguments import as_about
 from seqcast.config import Config
 from seqcast.core.state.backlog import Item
 from seqcast.core.vocabulary import Meaning, SetInfo
-from seqcast.errors import NotMember, SeqcastError, without_code
+from seqcast.errors import ConfigError, JoinRefused, NotMember, SeqcastError, without_code
 from seqcast.events import Excluded, Lost, Rejoined
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler, StateReceiver
@@ -33,6 +33,9 @@ PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 """Between two attempts to join again: none before the first, then this, doubling."""
 SLOW_MAX, SLOW_S = 3, 600.0
 """After this many exclusions as too slow within this time, a member does not join again."""
+FAILURES_TOLD = 4
+"""A warning tells of an attempt to join again that cannot succeed before something changes, and of any other one from
+this many failures in a row on."""
 SLICE_S = 0.1
 PAST_MAX = 4
 """Drivers of earlier incarnations that are kept, as another thread may be in a call of the last one."""
@@ -75,6 +78,8 @@ class Attempt:
         self.backlog: deque[Item] = deque()
         self._over = threading.Event()
         self._call = Call()
+        self._failures = 0
+        self._warned = ""  # of which failure; one that stays the same is a warning once
         self._thread = threading.Thread(target=self._run, name=f"seqcast-rejoin-{old.name}", daemon=True)
         self._thread.start()
 
@@ -103,12 +108,23 @@ class Attempt:
             if runner is not None:
                 runner.close()
             if not self._over.is_set():
-                level = logging.INFO if isinstance(error, SeqcastError) else logging.ERROR
-                text = codes.REJOIN_FAILED("%s: cannot join again yet: %s")
-                log.log(level, text, self._old.name, without_code(error), exc_info=level == logging.ERROR)
+                level, why = self._level(error), without_code(error)
+                text = codes.REJOIN_FAILED("%s: cannot join again yet, and goes on trying: %s")
+                log.log(level, text, self._old.name, why, exc_info=level == logging.ERROR)
             return False
         self.runner = runner
         return True
+
+    def _level(self, error: Exception) -> int:
+        """Of the log's line about an attempt that failed."""
+        self._failures += 1
+        if not isinstance(error, SeqcastError):
+            return logging.ERROR
+        lasts = isinstance(error, (JoinRefused, ConfigError)) or self._failures >= FAILURES_TOLD
+        if not lasts or str(error) == self._warned:
+            return logging.INFO
+        self._warned = str(error)
+        return logging.WARNING
 
 
 class Rejoining(Delivering):
