@@ -122,6 +122,7 @@ EXCLUDED = {
     ("changes", "code"),
     [
         ({"about__status": {"name": "blocked", "reason": "a pause"}}, "SC3102"),
+        ({"about__status": {"name": "joining", "reason": "b is missing"}, "about__began": 990 * SECOND}, "SC3103"),
         ({"gauges__held_by": 2, "gauges__held_since": 990 * SECOND}, "SC2203"),
         ({"gauges__awaited_since": 990 * SECOND}, "SC2205"),
         ({"about__updated": 990 * SECOND}, "SC2206"),
@@ -133,6 +134,13 @@ EXCLUDED = {
 )
 def test_a_condition_of_a_member_has_its_code(changes, code):
     assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
+
+
+@pytest.mark.parametrize(("reason", "seconds"), [("", 100), ("b is missing", 0.5)])
+def test_a_join_that_has_just_begun_or_waits_for_nobody_is_not_a_fault(reason, seconds):
+    now = 1000 * SECOND
+    joining = board(about__status={"name": "joining", "reason": reason}, about__began=now - int(seconds * SECOND))
+    assert numbers(joining) == []
 
 
 def test_a_member_that_has_left_as_wished_is_not_a_fault():

@@ -83,6 +83,8 @@ def troubles(board: Board, stall_s: float, ended: frozenset[int] = frozenset()) 
     status = board.about["status"]
     if status["name"] == "blocked":
         found.append(finding(codes.BLOCKED, f"{name} is blocked: {status['reason']}"))
+    elif status["name"] == "joining" and status["reason"] and (waits_s := _lived_s(board)) > stall_s:
+        found.append(finding(codes.JOIN_WAITS, f"the join of {name} waits for {waits_s:.1f} s: {status['reason']}"))
     if gauges["held_by"] and now - gauges["held_since"] > stall_s * 1e9:
         whose = board.name_of(gauges["held_by"])
         took = (now - gauges["held_since"]) / 1e9
@@ -181,6 +183,11 @@ def _could_meet(board: Board, other: Board) -> bool:
     if one["transport"] != "unicast":
         return True
     return any(each["id"] == about["id"] for by, about in ((one, two), (two, one)) for each in by["gone"])
+
+
+def _lived_s(board: Board) -> float:
+    """For how long a member has been joining or in its group: each incarnation has a board of its own."""
+    return float(board.read_ns + board.about["clock"] - board.about["began"]) / 1e9
 
 
 def _age_s(board: Board) -> float:
