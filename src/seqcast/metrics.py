@@ -173,9 +173,9 @@ def _of_peers(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], flo
             yield "seqcast_rtt_seconds", "gauge", text, peer, row["rtt"] / 1e9
         text = "Seconds since the peer was heard."
         yield "seqcast_silence_seconds", "gauge", text, peer, _since(board.read_ns, row["heard"])
-        text = "How the peer is heard: 2 by multicast (or the group's transport), 1 by unicast only, 0 not at all."
+        text = "How the peer is heard: 2 as the transport provides, 1 by unicast instead of multicast, 0 not."
         if (how := way(board, gauges["rank"], rank)) != "?":
-            only = how == "u" and board.about["transport"] != "unicast"
+            only = how == "u" and board.about["transport"] == "multicast"  # as the findings have it
             yield "seqcast_hears", "gauge", text, peer, 0.0 if how == "." else 1.0 if only else 2.0
         text = "Seconds for which senders of this member have waited for the peer."
         held = _since(board.read_ns, gauges["held_since"]) if gauges["held_by"] == row["id"] else 0.0

@@ -530,6 +530,28 @@ def test_alerts_tell_a_process_that_is_stopped_from_one_whose_python_hangs():
     assert alerts_of(dataclasses.replace(later, gauges=gauges)) == ["SeqcastPythonHangs"]
 
 
+def test_a_slow_view_change_is_an_alert_for_ten_minutes():
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        board = read(a.board)
+    view = board.about["view"] | {"since": board.read_ns + board.about["clock"] - 599 * 10**9}
+    slow = board.about | {"cuts": board.about["cuts"] | {"last_ns": 3 * 10**9}, "view": view}
+    assert alerts_of(dataclasses.replace(board, about=slow)) == ["SeqcastSlowViewChanges"]
+    view["since"] -= 2 * 10**9
+    assert alerts_of(dataclasses.replace(board, about=slow)) == []
+
+
+@pytest.mark.parametrize(("transport", "alert"), [("auto", []), ("multicast", ["SeqcastUnicastOnly"]), ("unicast", [])])
+def test_a_member_that_is_heard_by_unicast_only_is_an_alert_where_multicast_is_required(transport, alert):
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        board = read(a.board)
+    rank = board.gauges["rank"]
+    deaf = [row | {"unheard_0": 1 << (1 - rank)} if each == rank else row for each, row in enumerate(board.members)]
+    board = dataclasses.replace(board, about=board.about | {"transport": transport}, members=tuple(deaf))
+    assert alerts_of(board) == alert
+
+
 def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(capsys, tmp_path):
     archive = tmp_path / "out.tar.gz"
     with group_of(2) as (a, b), join(a.cluster, "c", board=False) as c:
