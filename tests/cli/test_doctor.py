@@ -219,6 +219,18 @@ def test_a_thread_of_a_burst_that_did_not_run_for_a_while_makes_up_for_little_ti
     assert max(runs) <= 10
 
 
+@pytest.mark.parametrize("size", [548, 1472, 8972])
+def test_a_burst_has_one_rate_whatever_packets_the_path_carries(size, monkeypatch):
+    made = []
+    here = object.__new__(path.Path)
+    monkeypatch.setattr(here, "interface", "eth0", raising=False)
+    lost = path._Flood(2000, 24, 1, {"at the receiving socket": 0, "in the network": 2000})
+    monkeypatch.setattr(here, "_flood", lambda *a: made.append(a) or lost)
+    list(here._rates(size))
+    ((each, datagrams, seconds),) = made
+    assert each <= size and each * datagrams * 8 / seconds == pytest.approx(23.5e6, rel=0.01) and datagrams >= 2000
+
+
 SLOW = """
 import time
 from seqcast.doctor import listen
@@ -557,6 +569,25 @@ def test_datagrams_of_others_are_ignored():
 def test_bad_arguments_are_one_line(capsys):
     assert cli.main(["doctor", "--listen", "x"]) == 2
     assert "must be a UDP port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("doctor --long", "give --with HOST, too"),
+        ("doctor --long --transport unicast --with 10.0.0.7", "leave one of them out"),
+        ("doctor --listen --with 10.0.0.7", "give it alone"),
+        ("doctor --listen --interface lo", "give it alone"),
+        ("doctor --listen --json", "give it alone"),
+        ("metrics --every 5", "give --textfile PATH, too"),
+        ("metrics --textfile x --listen 127.0.0.1:0", "one process for each"),
+        ("probe orders --members 3", "give --ready, too"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused_with_what_to_give(line, said, capsys):
+    assert cli.main(line.split()) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

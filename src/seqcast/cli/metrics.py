@@ -25,7 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.listen:
         return _serve(*_host_and_port(arguments.listen))
     if arguments.textfile:
-        return _write(Path(arguments.textfile), arguments.every)
+        return _write(Path(arguments.textfile), arguments.every or 0.0)
     print(_page(), end="")
     return 0
 
@@ -99,7 +99,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     result.add_argument("--listen", metavar="HOST:PORT", help="serve them at http://HOST:PORT/metrics")
     result.add_argument("--textfile", metavar="PATH", help="write them to this file, once or every --every seconds")
-    result.add_argument(
-        "--every", type=seconds, default=0.0, metavar="S", help="with --textfile; 0: once (%(default)g)"
-    )
-    return result.parse_args(argv)
+    result.add_argument("--every", type=seconds, metavar="S", help="with --textfile; 0: once (0)")
+    arguments = result.parse_args(argv)
+    if arguments.listen and arguments.textfile:
+        result.error("--listen serves the metrics, and --textfile writes them: run one process for each")
+    if arguments.every is not None and not arguments.textfile:
+        result.error("--every repeats the writing of a file: give --textfile PATH, too, or leave --every out")
+    return arguments

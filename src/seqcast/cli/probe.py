@@ -27,7 +27,7 @@ def main(arguments: argparse.Namespace) -> int:
     found = [board for board in boards(arguments.cluster) if arguments.member in ("", board.name)]
     others = unreadable(arguments.cluster)
     if arguments.ready:
-        why = readiness(found, arguments.members, arguments.stall)
+        why = readiness(found, arguments.members or 1, arguments.stall)
         if arguments.json:
             print(json.dumps({"ready": not why, "why": why}))
         else:
@@ -147,9 +147,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     one.add_argument(
         "--ready", action="store_true", help="only say in one line whether all members on this machine are ready"
     )
-    result.add_argument(
-        "--members", type=positive, default=1, metavar="N", help="with --ready: the view has N members (%(default)s)"
-    )
+    result.add_argument("--members", type=positive, metavar="N", help="with --ready: the view has N members (1)")
     result.add_argument(
         "--stall",
         type=seconds,
@@ -158,4 +156,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="longest wait of senders for one member that still passes (%(default)g s)",
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
-    return result.parse_args(argv)
+    arguments = result.parse_args(argv)
+    if arguments.members and not arguments.ready:
+        result.error("--members is the number that --ready waits for: give --ready, too, or leave --members out")
+    return arguments

@@ -170,4 +170,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="with --with: repeat multicasts for S seconds (360), as switches forget memberships after 260",
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
-    return result.parse_args(argv)
+    arguments = result.parse_args(argv)
+    looks = arguments.other or arguments.json or any(getattr(arguments, name) is not None for name in (*GIVEN, "long"))
+    if arguments.listen is not None and looks:
+        result.error("--listen is the other end, which finds nothing itself: give it alone, and --with HOST over there")
+    if arguments.long is not None and not arguments.other:
+        result.error("--long repeats multicasts to another machine: give --with HOST, too")
+    if arguments.long is not None and arguments.transport == "unicast":
+        result.error("--long repeats multicasts, and --transport unicast sends none: leave one of them out")
+    return arguments
