@@ -20,6 +20,7 @@ from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, sequencer, wait_until
 
 import seqcast
+from seqcast.api.keeping import cost
 from seqcast.core.vocabulary import ExcludedBy, InterfaceSeen, ViewInstalled
 from seqcast.net.runner import Runner
 
@@ -467,9 +468,10 @@ def test_with_a_required_journal_a_full_disk_stops_delivery_and_nothing_is_taken
         for _ in range(2):
             with pytest.raises(seqcast.JournalWriteError, match=r"No space left.*free space"):
                 a.recv(LIMIT_S)
+            assert a._kept == cost(a._backlog[0]), "so many bytes are kept as before"
         assert a.counters()["journal_rows_lost"] == 1
         a._journal = None  # waiting messages are still there
-        assert a.recv(LIMIT_S).payload == b"second"
+        assert a.recv(LIMIT_S).payload == b"second" and a._kept == 0
     finally:
         a.leave()
 

@@ -75,6 +75,10 @@ class Keeping(Receiving):
 
     # ---- under the lock of the stream
 
+    def _put_back(self, batch: Batch) -> None:
+        super()._put_back(batch)
+        self._kept += cost(batch)  # taken off again at the next call
+
     def _is_full(self) -> bool:
         return self._kept >= self._kept_max
 

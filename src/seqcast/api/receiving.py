@@ -171,8 +171,12 @@ class Receiving(driver.Receiver, GroupBase):
         try:
             self._journal_one(self._journal, batch)
         except (JournalWriteError, UsageError):  # the batch stays in the stream
-            self._backlog.appendleft(batch)
+            self._put_back(batch)
             raise
+
+    def _put_back(self, batch: Batch) -> None:
+        """The next call takes this batch. Under the stream's lock."""
+        self._backlog.appendleft(batch)
 
     def _refuse_over(self) -> None:
         """Nothing came: raises NotMember if nothing can come any more. Under the stream's lock."""
