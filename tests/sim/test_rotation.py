@@ -319,6 +319,11 @@ def test_a_founder_does_not_give_up_for_one_that_is_heard_with_a_key_of_both_too
     assert stage.inside(*"ab") == ["a", "b"] and not stage.warnings("a") + stage.warnings("b")
 
 
+def test_seeds_draw_replacements_in_groups_with_a_key():
+    drawn = [Options.draw(seed) for seed in range(101, 301)]
+    assert any(each.rotates for each in drawn) and all(each.keyed for each in drawn if each.rotates)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 9])
 def test_in_a_calm_run_nobody_is_lost_by_a_replacement_with_forgotten_machines(seed, monkeypatch):

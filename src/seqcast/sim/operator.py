@@ -52,6 +52,7 @@ class OperatorProcess:
             settings["seal"] = simulated_seal(
                 random.Random(f"seal of desk {world.options.seed} {number}"), owner=own, sealings=world.sealings
             )
+        self.keys = list(settings["seal"].secrets) if world.options.keyed else []
         self.engine = Engine(member_id=own, group_tag=1, seed=1, **settings)
         signer = SimulatedSigner(world.options.seed, self.index) if world.options.identities else None
         self.id, self.identities = own, Identities(signer, simulated_list(world.options.seed) if signer else (), "sim")
@@ -72,6 +73,9 @@ class OperatorProcess:
         if operator.asked:
             self.choose()
             frames += operator.run_timers(now)
+        if frames and self.keys:  # as net/operator.py
+            self.engine.refile(self.keys)
+            self.keys.append(self.keys.pop(0))
         for frame in frames:
             for address in dict.fromkeys((*self._audience(), *operator.places)):
                 self.engine.control_send(self.identities.with_signature(self.id, dump(frame)), address)

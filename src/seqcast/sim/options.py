@@ -351,6 +351,7 @@ class Options:
             if drawn["keyed"]:
                 drawn["without_aes"] = random.Random(f"aes {seed}").choice((0.0, 0.0, 0.2))
                 drawn["strangers"] = random.Random(f"strangers {seed}").choice((0.0, 0.02))
+                drawn["rotates"] = random.Random(f"rotates {seed}").random() < 0.1
                 drawn["sealings_max"] = random.Random(f"sealings {seed}").choice((SEALINGS_MAX,) * 3 + (1000,))
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             drawn.setdefault("observers", random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4)))

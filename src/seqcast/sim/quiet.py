@@ -162,7 +162,7 @@ class Quiet:
         found = self._silence() if self.nodes else []
         senders = [node for node in self.nodes if not node.record.observer]
         before = {node.id: Counter(node.record.datagrams) for node in self.nodes}
-        counted = {node.id: counters(node) for node in self.nodes}
+        counted, views = {node.id: counters(node) for node in self.nodes}, {node.view for node in self.nodes}
         again = {node.id: repeated(node) for node in self.nodes}
         found += self._single(senders)
         copied = self.options.transport != "multicast" and len(self.nodes) > 1
@@ -176,7 +176,8 @@ class Quiet:
             grown = counters(node) - counted[node.id]
             if self._probed:  # with the last packet
                 del grown["packets_duplicate"]
-            found += rest.check_troubles(node.name, grown)
+            if {each.view for each in self.nodes} == views:  # no secret was renewed
+                found += rest.check_troubles(node.name, grown)
         if senders and not found:
             found += self._lost(senders)
             found += self._burst(self.rng.choice(senders)) + self._largest(self.rng.choice(senders))

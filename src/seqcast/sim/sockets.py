@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SLAB_BYTES, Engine
+from seqcast.core.endpoint import Endpoint
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.record import Record
@@ -32,6 +33,7 @@ class SocketProcess(Protocol):
     """The interface of a process to its sockets."""
 
     clock: Clock
+    endpoint: Endpoint
     engine: Engine
     record: Record
     paused_until: int
@@ -136,7 +138,7 @@ class Sockets:
         record, seen = self.machine.record, header(datagram)
         if not self.machine.network.is_sound(record.index, datagram):
             record.violations.append(f"seal: {record} takes in a datagram that nobody has sent, of type {seen.kind}")
-        view = record.current
+        view = record.current if self.machine.endpoint.view else None  # a leaver is out before its application is
         if not self.options.keyed or seen.kind in REPAIRED or view is None or view.rank(seen.sender) < 0:
             return
         if self.taken_in != view.view_id:
