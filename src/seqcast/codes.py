@@ -245,8 +245,8 @@ REJOIN_FAILED = _code(
     3108,
     "A member cannot join again yet",
     "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while, until "
-    "the member is in or leaves. Meanwhile loops over messages wait. A warning if the group refuses the member, as one with "
-    "other settings does, if a setting is wrong here, or after several failures.",
+    "the member is in or leaves. Meanwhile loops over messages wait. A warning if the group refuses the member, as one "
+    "with other settings does, if a setting is wrong here, or after several failures.",
     "The text says why: change that, here or in the group. `leave` ends the attempts, and the loops.",
 )
 AWAITED = _code(
