@@ -2,9 +2,10 @@
 
 Four members on this machine, each a process, on loopback. One sends messages of 1 KB as fast as it can, two take all
 that comes, and the fourth stops taking after a while. The rate is that of a member that takes all. Prints one line of
-JSON: for slow="exclude" the rate in the second that begins ``slow_s`` + 1 s after the stop, to that of a run with three
-members, which follows; for "skip" the lowest rate of any second that begins ``slow_s`` + 0.5 s after the stop or later,
-to that of the second before the stop. (By both settings senders wait for the member for ``slow_s``.)
+JSON, with ratios to a run of the three alone, which follows: for slow="exclude" the rate in the second that begins
+``slow_s`` + 1 s after the stop; for "skip" the lowest rate of any second that begins ``slow_s`` + 0.5 s after the stop
+or later, to the lowest one of the same seconds of that run. (By both settings senders wait for the member for
+``slow_s``, once.)
 """
 
 from __future__ import annotations
@@ -87,13 +88,16 @@ def run(slow: str, stops: bool) -> list[int]:
 
 
 def ratio(slow: str) -> float:
-    """Of one run, or pair."""
-    parts, stop, counts = int(1 / PART_S), int(RUN_S / PART_S), run(slow, True)
-    seconds = [sum(counts[i : i + parts]) for i in range(len(counts) - parts)]
-    late = seconds[stop + int(SLOW_S / PART_S) :]
+    """Of one pair of runs."""
+    parts, stop = int(1 / PART_S), int(RUN_S / PART_S)
+    counts, without = run(slow, True), run("block", False)
+    late, same = (
+        [sum(each[i : i + parts]) for i in range(stop + int(SLOW_S / PART_S), len(each) - parts)]
+        for each in (counts, without)
+    )
     if slow == "exclude":
-        return late[parts] / (statistics.mean(run("block", False)[stop:-1]) * parts)
-    return min(late[parts // 2 :]) / seconds[stop - parts]
+        return late[parts] / (statistics.mean(without[stop:-1]) * parts)
+    return min(late[parts // 2 :]) / min(same[parts // 2 :])
 
 
 def main() -> int:
@@ -106,8 +110,11 @@ def main() -> int:
         for slow, each in ratios.items():
             each.append(round(ratio(slow), 3))
             print(f"{slow}: {each[-1]}", file=sys.stderr, flush=True)
-    medians = {slow: statistics.median(each) for slow, each in ratios.items()}
-    print(json.dumps({"pairs": wanted.pairs, "slow_s": SLOW_S, "median": medians, "all": ratios, "machine": machine()}))
+    rows = [
+        {"slow": slow, "slow_s": SLOW_S, "ratio": round(statistics.median(each), 3), "spread": [min(each), max(each)]}
+        for slow, each in ratios.items()
+    ]
+    print(json.dumps({"slow": rows, "pairs": wanted.pairs, "machine": machine()}))
     return 0
 
 

@@ -1,11 +1,14 @@
 """Receivers that are too slow, on real sockets: senders wait for them, or the group continues without them."""
 
 import asyncio
+import importlib
+import json
 import threading
 import time
 
 import pytest
 from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, group_of, join, wait_until
+from project import ROOT
 
 import seqcast
 import seqcast.aio
@@ -305,3 +308,25 @@ def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None
         while waits.is_alive():
             b.recv(timeout=0.1)
         waits.join()
+
+
+@pytest.mark.long
+def test_the_bench_of_receivers_that_stop_compares_them_with_none(monkeypatch, capsys):
+    """bench/slow.py, its JSON, and the seconds that it compares."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    slow = importlib.import_module("slow")
+    monkeypatch.setattr("sys.argv", "slow.py --pairs 1".split())
+    made, run = [], slow.run
+
+    def counted(setting, stops):
+        made.append((setting, stops))
+        if len(made) == 1:
+            assert sum(run(setting, stops)) > 0  # which is real
+        # A second and a half as without, a second that waits, and half a second later 0.9 of the rate.
+        return [100] * 6 + [0] * 4 + [50] * 2 + [90] * 15 if stops else [100] * 27
+
+    monkeypatch.setattr(slow, "run", counted)
+    assert slow.main() == 0
+    rows = json.loads(capsys.readouterr().out)["slow"]
+    assert [(row["slow"], row["ratio"]) for row in rows] == [("exclude", 0.9), ("skip", 0.9)]
+    assert made == [("exclude", True), ("block", False), ("skip", True), ("block", False)]
