@@ -59,8 +59,8 @@ cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, linked, and ru
 	$(BIN)/python -m pip install --quiet 'seqcast[cross]'
 	PYTHONPATH=tests $(BIN)/python -m cross $(ARGS)
 
-sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
-	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 101..300")
+	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 101..300)
 
 explore: $(VENV)/.ready-dev ## small worlds to the end: every order of control frames, a loss, a crash (ARGS="crash --depth 6")
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m explore $(ARGS)

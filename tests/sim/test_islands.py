@@ -130,6 +130,12 @@ def test_any_seed_may_have_deaf_pairs_whatever_its_kind_of_partition():
     assert {one.partition for one in drawn if one.islands and one.family != "islands"} == {"merge", "primary"}
 
 
+def test_a_third_of_all_seeds_have_no_or_partial_multicast():
+    drawn = [Options.draw(seed) for seed in range(PINNED + 1, PINNED + 401)]
+    assert sum(one.transport == "unicast" or bool(one.islands) for one in drawn) >= len(drawn) / 3
+    assert min(sum(one.transport == "unicast" for one in drawn), sum(bool(one.islands) for one in drawn)) >= 40
+
+
 def firewalled(partition="merge", transport="auto", first=True):
     """Two members, and one that all hear and that hears nothing, as behind a firewall; ``first``: this one founds a
     group before the others start."""
