@@ -2,10 +2,11 @@
 
     python bench/shared_link.py --only alone shared
 
-Two bridges are joined by a link of --mbit Mb/s with a queue of 20 ms and a round trip of 5 ms, which a process emulates
-between two tap interfaces: the rate, the queue and the delay need no part of the kernel that may be missing. Each group
-sends by unicast from one side to two members on the other, so two copies of each packet cross the link. Prints one line
-of JSON. Needs root and a C compiler.
+Two bridges are joined by a link of --mbit Mb/s with a queue of 20 ms and a round trip of --round-trip-ms, which a
+process emulates between two tap interfaces: the rate, the queue and the delay need no part of the kernel that may be
+missing. Each group sends by unicast from one side to two members on the other, so two copies of each packet cross the
+link. Prints one line of JSON. A run in which a member was suspected is an error. Needs root and a
+C compiler.
 
     alone   one group: the share of the link that its messages have, and the share of the packets that the queue drops
     lossy   the same with 1 % of all packets dropped at random, besides
@@ -33,7 +34,7 @@ from pathlib import Path
 from seqcast.perf.paths import PathError, Place, bridged, mac, why_no_namespaces
 
 CASES = ("alone", "lossy", "shared", "narrow")
-QUEUE_S, ROUND_TRIP_S = 0.02, 0.005
+QUEUE_S, ROUND_TRIP_MS = 0.02, 5.0
 SIZE, WARM_S = 1024, 3.0
 ETHERNET, NARROW = 14, 1400
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # of Linux, if_tun.h
@@ -57,7 +58,8 @@ while (at := time.monotonic() - begin) < warm + seconds:
             group.send(payload)
     elif (batch := group.recv_batch(timeout=0.1)) is not None:
         marks[int(at)] += len(batch) * int(size)
-print(json.dumps({"bytes": marks, "members": len(group.view.members)}), flush=True)
+said = {"members": len(group.view.members), "suspicions": group.counters()["suspicions"]}
+print(json.dumps({"bytes": marks, **said}), flush=True)
 sys.stdin.readline()
 """
 STREAM = """
@@ -161,20 +163,22 @@ def sides(number: int) -> Iterator[tuple[tuple[Place, ...], tuple[Place, ...]]]:
 
 
 def run(
-    mbit: float, seconds: float, groups: int, streams: int, loss: float = 0.0, narrow_s: float = 0.0, seed: int = 1
+    mbit: float, seconds: float, trip_ms: float, groups: int, streams: int, loss: float = 0.0, narrow_s: float = 0.0,
+    seed: int = 1,
 ) -> dict:
     """One run.
 
     Args:
         mbit: of the link.
         seconds: that are measured.
+        trip_ms: the round trip of the link without its queue.
         groups, streams: that share the link.
         loss: part of the packets, at random by ``seed``.
         narrow_s: seconds after the begin; 0: the link has one MTU throughout.
     """
     with sides(groups + streams) as (left, right), compiled() as program, programs() as made:
         narrow_at = time.monotonic() + 10 + narrow_s if narrow_s else 0.0
-        numbers = map(str, (mbit * 1e6 / 8, QUEUE_S, ROUND_TRIP_S / 2, loss, narrow_at, NARROW + ETHERNET, seed))
+        numbers = map(str, (mbit * 1e6 / 8, QUEUE_S, trip_ms / 2e3, loss, narrow_at, NARROW + ETHERNET, seed))
         link = Program(sys.executable, __file__, "--link", program, left[0].bridge, right[0].bridge, *numbers)
         made.append(link)
         link.line()
@@ -201,8 +205,8 @@ def run(
         results = {each: json.loads(each.line()) for each in made[1:]}
         link.popen.send_signal(signal.SIGTERM)
         of_link = json.loads(link.line())
-    if any(result.get("members", 3) != 3 for result in results.values()):
-        raise PathError("a member was excluded")
+    if any(result.get("members", 3) != 3 or result.get("suspicions") for result in results.values()):
+        raise PathError("a member was suspected")
     marks = [results[each]["bytes"] for each in takers]
     copies = [2] * groups + [1] * streams
     warm = int(WARM_S)
@@ -210,20 +214,20 @@ def run(
     return {"mbit": [round(rate * 8 / 1e6, 1) for rate in rates], "marks": marks[0], **of_link}
 
 
-def measure(case: str, mbit: float, seconds: float, seed: int) -> dict[str, object]:
+def measure(case: str, mbit: float, seconds: float, trip_ms: float, seed: int) -> dict[str, object]:
     """One case."""
     if case == "shared":
-        row = run(mbit, seconds, 2, 1)
+        row = run(mbit, seconds, trip_ms, 2, 1)
         rates = row["mbit"]
         index = sum(rates) ** 2 / len(rates) / sum(rate * rate for rate in rates)
         return {"case": case, "mbit": rates, "jain": round(index, 3)}
     if case == "narrow":
         before, at = 6, int(WARM_S) + 6
-        marks = run(mbit, before + 3 + seconds, 1, 0, narrow_s=at)["marks"]
+        marks = run(mbit, before + 3 + seconds, trip_ms, 1, 0, narrow_s=at)["marks"]
         rates = [sum(marks[int(WARM_S) : at]) / before, sum(marks[at + 3 : at + 3 + int(seconds)]) / int(seconds)]
         mbit = [round(rate * 16 / 1e6, 1) for rate in rates]
         return {"case": case, "mbit": mbit, "of_before": round(rates[1] / rates[0], 3)}
-    row = run(mbit, seconds, 1, 0, loss=0.01 if case == "lossy" else 0.0, seed=seed)
+    row = run(mbit, seconds, trip_ms, 1, 0, loss=0.01 if case == "lossy" else 0.0, seed=seed)
     share, lost = row["mbit"][0] / mbit, row["dropped"] / max(1, row["carried"])
     return {"case": case, "mbit": row["mbit"], "of_link": round(share, 3), "dropped": round(lost, 4)}
 
@@ -236,18 +240,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbit", type=float, nargs="+", default=[100, 1000], help="rates of the link, Mb/s (100 1000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="that are measured (%(default)g)")
+    parser.add_argument(
+        "--round-trip-ms", type=float, default=ROUND_TRIP_MS, metavar="MS", help="of the link, 0 or more (%(default)g)"
+    )
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, help="cases (all)")
     parser.add_argument("--seed", type=int, default=1, help="of the frames that are dropped at random (%(default)s)")
     wanted = parser.parse_args()
+    if not wanted.round_trip_ms >= 0:
+        parser.error("--round-trip-ms must be 0 or more")
     if reason := why_no_namespaces():
         print(reason, file=sys.stderr)
         return 2
     rows = []
     for mbit in wanted.mbit:
         for case in wanted.only:
-            rows.append({"link_mbit": mbit} | measure(case, mbit, wanted.seconds, wanted.seed))
+            link = {"link_mbit": mbit, "round_trip_ms": wanted.round_trip_ms}
+            rows.append(link | measure(case, mbit, wanted.seconds, wanted.round_trip_ms, wanted.seed))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    print(json.dumps({"shared_link": rows, "round_trip_ms": 1e3 * ROUND_TRIP_S}))
+    print(json.dumps({"shared_link": rows}))
     return 0
 
 

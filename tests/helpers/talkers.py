@@ -1,4 +1,5 @@
-"""Members as processes of their own in network namespaces, which send all the time and report their events."""
+"""Members as processes of their own in network namespaces, which send all the time and report their events, and each
+message of a sender that did not come ("gap")."""
 
 from __future__ import annotations
 
@@ -40,11 +41,15 @@ large = bytes(settings.pop("bytes", 0))
 group = seqcast.join(cluster, name=name, interface=interface, **settings)
 
 def listen():
-    got = {}
+    got, last = {}, {}
     while True:
         event = group.next_event(timeout=1.0)
         if isinstance(event, seqcast.Message):
             got[event.sender.name] = got.get(event.sender.name, 0) + 1
+            number = int.from_bytes(event.payload[:8], "big")
+            if number != (due := last.get(event.sender.id, number - 1) + 1):
+                say(kind="gap", text=f"{event.sender.name}: {due}, then {number}")
+            last[event.sender.id] = number
             if got[event.sender.name] % 20 == 0:
                 say(kind="got", sender=event.sender.name, n=got[event.sender.name])
         elif isinstance(event, seqcast.View):
@@ -55,9 +60,11 @@ def listen():
                 return
 
 def talk():
+    number = 0
     while True:
         try:
-            group.send(name.encode() + large, timeout=0.5)
+            group.send(number.to_bytes(8, "big") + large, timeout=0.5)
+            number += 1
         except seqcast.SendTimeout as error:
             say(kind="SendTimeout", text=str(error))
         except seqcast.SeqcastError as error:
