@@ -254,6 +254,19 @@ def test_drops_of_the_bridge_between_hosts_are_named_as_lost_between_them(networ
     assert "raw_mb_per_s" not in said and "so there is no baseline" in done.stderr
 
 
+@pytest.mark.long
+@netns
+def test_drops_of_the_queue_of_the_host_that_sends_are_named_there(network):
+    sender = network[1]
+    sender.run(*"tc qdisc add dev eth0 root tbf rate 200mbit burst 128kb limit 128kb".split())
+    done = perf(network, "--interface", "eth0", "--seconds", "0.3", "--pairs", "1")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    dropped = {host: places["qdisc"] for host, places in said["dropped"].items()}
+    assert dropped[sender.namespace] > 0 == dropped[network[0].namespace] and said["lost"] == 0
+    assert said["delivered_mb_per_s"] < 30, "of 25 MB/s"
+
+
 BARE = {
     "group": "239.255.77.78", "port": 47990, "limit": False, "packet_bytes": 1472, "segments": 1, "gro": False,
     "message_bytes": 1024, "receivers": 1, "window_bytes": 1 << 18, "ring_bytes": 1 << 20, "interface": "eth0",
