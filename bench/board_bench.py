@@ -1,13 +1,15 @@
 """The cost of boards: ``python bench/board_bench.py --pairs 11``.
 
 Each pair is two runs on loopback that follow each other, one with ``board=True`` on all members and one with
-``board=False``, the first of them in turn: the ratio within a pair counts, so both meet the same load. Prints one line
+``board=False``, the first of them in turn: the ratio within a pair counts, so both meet the same load. Between these
+pairs are as many of two runs with ``board=False``, whose ratios show how far runs of the same differ. Prints one line
 of JSON: medians of the rates, messages/s at the slowest receiver, and of the ratios, with the quartiles of these.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -24,21 +26,34 @@ SIZES = (64, 1024)
 
 def measure(path: Path, members: int, size: int, pairs: int, seconds: float) -> dict[str, object]:
     """One size of messages."""
-    rates: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(pairs):
-        for board in (True, False) if number % 2 == 0 else (False, True):
-            load = Load(members, 1, size, "fifo", seconds, settings={"board": board})
-            rates[board].append(float(group_throughput(path, load, f"board-{size}-{number}")["delivered_msgs_per_s"]))
-    ratios = [with_board / without for with_board, without in zip(rates[True], rates[False], strict=True)]
-    quartiles: Sequence[float] = statistics.quantiles(ratios, n=4) if pairs > 1 else ratios * 3
+
+    def rate(board: bool) -> float:
+        load = Load(members, 1, size, "fifo", seconds, settings={"board": board})
+        return float(group_throughput(path, load, f"board-{size}-{next(number)}")["delivered_msgs_per_s"])
+
+    number, compared, same = itertools.count(), list[tuple[float, float]](), list[tuple[float, float]]()
+    for pair in range(pairs):
+        first = rate(pair % 2 == 0)
+        second = rate(pair % 2 == 1)
+        compared.append((first, second) if pair % 2 == 0 else (second, first))
+        same.append((rate(False), rate(False)))
+    ratios = [one / other for one, other in compared]
     return {
         "members": members,
         "size": size,
-        "msgs_per_s": round(statistics.median(rates[True])),
-        "without_msgs_per_s": round(statistics.median(rates[False])),
+        "msgs_per_s": round(statistics.median(one for one, _ in compared)),
+        "without_msgs_per_s": round(statistics.median(other for _, other in compared)),
         "ratio": round(statistics.median(ratios), 3),
-        "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)],
+        "quartiles": quartiles(ratios),
+        "same_ratio": round(statistics.median(one / other for one, other in same), 3),
+        "same_quartiles": quartiles([one / other for one, other in same]),
     }
+
+
+def quartiles(ratios: Sequence[float]) -> list[float]:
+    """The lower and the upper one."""
+    found = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else list(ratios) * 3
+    return [round(found[0], 3), round(found[2], 3)]
 
 
 def main() -> int:

@@ -200,18 +200,19 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in runs if "load_mb_per_s" in run],
         ),
         (
-            "Groups by unicast on an emulated link, with a queue of 20 ms and a round trip of 5 ms. Each "
+            "Groups by unicast on an emulated link, with a queue of 20 ms. Each "
             "sends to two members, so two copies of each packet cross the link; the rates are those of messages, all "
             "copies together:",
-            ["the link, Mb/s", "on the link", "Mb/s", "result"],
+            ["the link, Mb/s", "round trip, ms", "on the link", "Mb/s", "result"],
             link_row,
             rows_of(runs, "shared_link"),
         ),
         (
             "The cost of [boards](operations.md): batches in fifo order on loopback, with `board=True` and "
-            "`board=False` on every member, in turn:",
-            ["members", "message", "messages/s", "without boards", "of that", "quartiles"],
-            board_row,
+            "`board=False` on every member, in turn; beside the quartiles of as many pairs of runs without, which show "
+            "how far runs of the same differ:",
+            ["members", "message", "messages/s", "without boards", "of that", "quartiles", "of two runs without"],
+            lambda row: [*board_row(row), noise(row)],
             rows_of(runs, "board"),
         ),
         (
@@ -242,6 +243,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             ["datagrams", "messages/s", "beside", "messages/s", "of that"],
             forged_row,
             rows_of(runs, "forged"),
+        ),
+        (
+            "A group of four on loopback, one of which stops taking messages of 1 KB "
+            "([slow](config.md#failure-and-view-changes)); the rate of those that take all, of that of a group of "
+            "three. With either setting senders first wait for that member for `slow_s` once, which is not counted:",
+            ["slow", "slow_s", "rate counted", "of that without"],
+            slow_row,
+            rows_of(runs, "slow"),
         ),
     ):
         if rows:
@@ -330,6 +339,9 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
     for row in run.get("forged", ()):
         if row["kind"] == "no key, asked" or row["beside"] == "of another group":
             expect(f"rate of a group, {row['kind']}, of that {row['beside']}", 0.98, row["ratio"])
+    for row in run.get("slow", ()):
+        least = {"exclude": 0.95, "skip": 0.9}[row["slow"]]
+        expect(f"slow={row['slow']}, one of four stops, of the rate without that one", least, row["ratio"])
     for row in run.get("between_hosts", ()):
         expect(f"perf --hosts over namespaces, {row['size']:,} B, of --path veth", 0.95, row["ratio"])
     for row in run.get("transports", ()):
@@ -388,7 +400,8 @@ def link_row(row: dict[str, Any]) -> list[str]:
             f"{row.get('of_before')} of before",
         ),
     }[row["case"]]
-    return [f"{row['link_mbit']:,.0f}", on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
+    link = [f"{row['link_mbit']:,.0f}", f"{row.get('round_trip_ms', 5):g}"]
+    return [*link, on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
 
 
 def transports_row(row: dict[str, Any]) -> list[str]:
@@ -424,11 +437,26 @@ def board_row(row: dict[str, Any], beside: str = "without_msgs_per_s") -> list[s
     return [str(row["members"]), f"{row['size']:,} B", *rates, f"{row['ratio']:.3f}", f"{low:.3f}–{high:.3f}"]
 
 
+def noise(row: dict[str, Any]) -> str:
+    """The quartiles of pairs that measure the same."""
+    return "–".join(f"{each:.3f}" for each in row["same_quartiles"]) if "same_quartiles" in row else "not measured"
+
+
 def forged_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of forged datagrams."""
     low, high = row["spread"]
     rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", "beside_msgs_per_s")]
     return [row["kind"], rates[0], row["beside"], rates[1], f"{row['ratio']:.2f} ({low:.2f}–{high:.2f})"]
+
+
+def slow_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of receivers that stop."""
+    rate = {
+        "exclude": "in the second that begins `slow_s` + 1 s after the stop",
+        "skip": "the lowest of any second from `slow_s` + 0.5 s after the stop on, of the lowest without",
+    }[row["slow"]]
+    low, high = row["spread"]
+    return [f"`{row['slow']}`", f"{row['slow_s']:g}", rate, f"{row['ratio']:.2f} ({low:.2f}–{high:.2f})"]
 
 
 def election_row(row: dict[str, Any]) -> list[str]:

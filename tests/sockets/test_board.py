@@ -103,7 +103,7 @@ def test_the_bench_of_boards_compares_runs_with_and_without(runtime, monkeypatch
 
     def counted(path, load, cluster):
         made.append((load.settings["board"], load.size))
-        if len(made) <= 2:  # unchanged
+        if len(made) <= 4:  # unchanged
             return run(path, load, cluster)
         return {"delivered_msgs_per_s": 990.0 if load.settings["board"] else 1000.0}
 
@@ -111,11 +111,12 @@ def test_the_bench_of_boards_compares_runs_with_and_without(runtime, monkeypatch
     monkeypatch.setattr("sys.argv", "board_bench.py --pairs 1 --seconds 0.05 --members 2 --sizes 64".split())
     assert board_bench.main() == 0
     (row,) = json.loads(capsys.readouterr().out)["board"]
-    assert made == [(True, 64), (False, 64)] and row["msgs_per_s"] > 0 and row["without_msgs_per_s"] > 0
+    assert made == [(True, 64), *[(False, 64)] * 3] and row["msgs_per_s"] > 0 and row["without_msgs_per_s"] > 0
     monkeypatch.setattr("sys.argv", "board_bench.py --pairs 4 --members 2 --sizes 8192".split())
     assert board_bench.main() == 0
     (row,) = json.loads(capsys.readouterr().out)["board"]
-    assert [board for board, _ in made[2:]] == [True, False, False, True] * 2
+    assert [board for board, _ in made[4:]] == [True, False, False, False, False, True, False, False] * 2
+    assert (row["same_ratio"], row["same_quartiles"]) == (1.0, [1.0, 1.0])
     assert (row["ratio"], row["quartiles"], row["msgs_per_s"]) == (0.99, [0.99, 0.99], 990)
     monkeypatch.setattr(place, "_SHARED_MEMORY", runtime / "nowhere")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")

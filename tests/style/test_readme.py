@@ -215,12 +215,21 @@ def test_calls_are_rendered_beside_their_targets():
 def test_the_cost_of_boards_is_rendered_beside_its_target():
     """The figures of bench/board_bench.py; `test_the_bench_of_boards_compares_runs_with_and_without` runs that."""
     row = {"members": 4, "size": 1024, "msgs_per_s": 970, "without_msgs_per_s": 1000, "ratio": 0.97}
-    row["quartiles"] = [0.96, 0.98]
+    row |= {"quartiles": [0.96, 0.98], "same_quartiles": [0.9, 1.1]}
     text = measurements.figures([{"board": [row], "command": "python bench/board_bench.py"}])
-    assert "| 4 | 1,024 B | 970 | 1,000 | 0.970 | 0.960–0.980 |" in text
+    assert "| 4 | 1,024 B | 970 | 1,000 | 0.970 | 0.960–0.980 | 0.900–1.100 |" in text
     assert "| with boards, 1,024 B, of the rate without | at least 0.99 | 0.97 |" in text
     row["ratio"] = 0.995
     assert "at least" not in measurements.figures([{"board": [row], "command": "python bench/board_bench.py"}])
+
+
+def test_receivers_that_stop_are_rendered_beside_their_targets():
+    """The figures of bench/slow.py; `test_the_bench_of_receivers_that_stop_compares_them_with_none` runs that."""
+    rows = [{"slow": slow, "slow_s": 1.0, "ratio": 0.92, "spread": [0.8, 1.0]} for slow in ("exclude", "skip")]
+    text = measurements.figures([{"slow": rows, "command": "python bench/slow.py"}])
+    assert "| `exclude` | 1 | in the second that begins" in text and text.count("| 0.92 (0.80–1.00) |") == 2
+    assert "| slow=exclude, one of four stops, of the rate without that one | at least 0.95 | 0.92 |" in text
+    assert text.count("at least") == 1
 
 
 def test_hosts_are_rendered_beside_the_path_that_they_must_equal():
