@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ from seqcast.core.frames.asking import PAGES_MAX, SEES_BYTES_MAX, Ask
 from seqcast.core.frames.kinds import dump
 from seqcast.core.vocabulary import MemberTold
 from seqcast.net.opening import group_tag
-from seqcast.net.questions import Questions
+from seqcast.net.questions import Questions, _trusted
 
 
 @pytest.fixture(autouse=True)
@@ -296,3 +297,10 @@ def test_a_whole_board_goes_in_pages_and_others_are_refused():
     for wrong in (pages[:-1], pages[1:], [*pages[:2], *pages], [], ["-"], [bomb]):
         with pytest.raises(BoardError):
             joined(wrong)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system does not say who asks")
+@pytest.mark.parametrize(("uid", "trusted"), [(os.geteuid(), True), (0, True), (os.geteuid() + 1, False)])
+def test_the_local_socket_trusts_its_user_and_root_alone(uid, trusted):
+    client = SimpleNamespace(getsockopt=lambda *_: struct.pack("3i", 1, uid, uid))
+    assert _trusted(client) == trusted
