@@ -2539,7 +2539,7 @@ BREAKS = (
 """, """            self._keys.append(self._keys.pop(0))
             self.engine.refile(self._keys)
 """, tests="tests/sockets/test_keyed.py", why=KEYED),
-    _one("a join that waits is no fault", "src/seqcast/board/judge.py",
+    _one("nothing says that a join waits", "src/seqcast/board/judge.py",
          "and (waits_s := _lived_s(board)) > stall_s", "and (waits_s := _lived_s(board)) < 0",
          tests="tests/unit/test_codes.py", why=SOCKETS),
     _one("a join that has just begun is a fault", "src/seqcast/board/judge.py",
