@@ -11,7 +11,7 @@ import types
 
 import pytest
 from members import LIMIT_S, wait_until
-from netns import network
+from netns import network, python
 from project import ROOT
 
 from seqcast import cli
@@ -195,6 +195,12 @@ full.bind(("127.0.0.1", 0))
 for _ in range(100):
     full.sendto(bytes(1000), full.getsockname())
 """
+FULL_FOR_LONG = FULL_SOCKET + """
+import time
+while True:
+    full.sendto(bytes(1000), full.getsockname())
+    time.sleep(0.001)
+"""
 FULL_QUEUE = """
 import socket, subprocess
 subprocess.run("tc qdisc add dev eth0 root tbf rate 8kbit burst 1600 limit 3200".split(), check=True)
@@ -265,6 +271,20 @@ def test_drops_of_the_queue_of_the_host_that_sends_are_named_there(network):
     dropped = {host: places["qdisc"] for host, places in said["dropped"].items()}
     assert dropped[sender.namespace] > 0 == dropped[network[0].namespace] and said["lost"] == 0
     assert said["delivered_mb_per_s"] < 30, "of 25 MB/s"
+
+
+@pytest.mark.long
+@netns
+def test_drops_of_a_full_socket_of_a_host_are_named_there(network):
+    """Of another program: the kernel counts those of all sockets of the host."""
+    receiver = network[0]
+    with python(receiver, "-c", FULL_FOR_LONG) as full:
+        done = perf(network, "--interface", "eth0", "--seconds", "0.3", "--pairs", "1")
+        full.kill()
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    dropped = {host: places["socket"] for host, places in said["dropped"].items()}
+    assert dropped[receiver.namespace] >= 20 > dropped[network[1].namespace], dropped
 
 
 BARE = {

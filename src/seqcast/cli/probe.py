@@ -127,8 +127,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "all), how many packets of this member each one lacks (lag) and has not taken (untaken), rates, and the last\n"
         "views and warnings with their reasons. The command reads the members' boards and asks no process, so\n"
         "members that hang are shown too, and those that were killed within the last hour.",
-        "exit status: 0; 1 if a member does not hear another one, is blocked, or holds senders up; with --ready, 0 if\n"
-        "the members here are ready\n"
+        "exit status: 0; 1 if a member does not hear another one, is blocked, waits to join, or holds senders up;\n"
+        "with --ready, 0 if the members here are ready\n"
         "example: seqcast probe orders --ready --members 3",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
