@@ -3,7 +3,8 @@
 Each round is a group of some minutes: the faults of a seed, spread over this time, and settings of which each seed
 draws some. A round is judged as chaos is, and by its processes' use of resources: of each that lived for most of the
 round, memory, descriptors and slabs in the last third are compared with those in the third before: of the whole life,
-or of the longer part before or after its journal began to be rolled.
+or of the longer part before or after its journal began to be rolled. A leak that is too slow to be seen in one round
+is one of the slopes of all these lives together, which have bounds, too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ FAULTS = 30
 """Of each round; chaos has as many in half a minute."""
 GROWTH = {"memory": (1.05, 6 << 20), "fds": (1.0, 3), "slabs": (1.5, 64), "threads": (1.0, 2)}
 """By measurement: how many times as much, and how much more, the last third may have than the one before."""
+
+STEEP = {"memory": 100e6, "fds": 6.0, "threads": 6.0, "slabs": 200.0}
+"""Slopes, per hour of a process: the median of all lives may not be above."""
+LIVED_H_MIN = 2.0
+"""Hours of processes, half an hour of a soak: the slopes of fewer are noise, as memory goes up and down by some MB."""
 
 
 def drawn(seed: int, seconds: float) -> Scenario:
@@ -141,17 +147,37 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
     finally:
         spark.stop()
-    if passed:
-        print(f"{passed} rounds, all guarantees hold; {figures(lived)}")
-    return 0 if passed else 1
+    if not passed:
+        return 1
+    found = steep(lived)
+    print(f"{passed} rounds, all guarantees hold; {figures(lived)}")
+    print(*(f"FAILED: {text}" for text in found), sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+def hours(lived: Sequence[Process]) -> float:
+    return sum(process.used[-1]["age_s"] for process in lived if process.used) / 3600
+
+
+def steep(lived: Sequence[Process]) -> list[str]:
+    """The slopes above their bounds; none, if too little is known."""
+    if hours(lived) < LIVED_H_MIN:
+        return []
+    slopes = {name: slope(lived, name) for name in STEEP}
+    return [
+        f"{name} {each:+,.0f} an hour, at most {STEEP[name]:+,.0f} wanted"
+        for name, each in slopes.items()
+        if each > STEEP[name]
+    ]
 
 
 def figures(lived: Sequence[Process]) -> str:
     """The measurements, in a line."""
-    hours = sum(process.used[-1]["age_s"] for process in lived if process.used) / 3600
+    known = hours(lived)
     mb = slope(lived, "memory") / 1e6
     others = ", ".join(f"{name} {slope(lived, name):+.1f}" for name in ("fds", "threads", "slabs"))
-    return f"{hours:.1f} hours of processes; per hour: memory {mb:+.1f} MB, {others}"
+    judged = "" if known >= LIVED_H_MIN else f" (not judged: less than {LIVED_H_MIN:g} hours)"
+    return f"{known:.1f} hours of processes; per hour{judged}: memory {mb:+.1f} MB, {others}"
 
 
 if __name__ == "__main__":

@@ -265,6 +265,16 @@ static void control(thread *t) {
     m->left--;
 }
 
+/* As a thread that asks the control thread to leave, or an application that starts again. */
+static void kick(thread *t) {
+    member *m = t->arg;
+    while (!m->driver.stop) {
+        sc_sleep((int64_t)world_draw(8000000));
+        sc_driver_kick_control(&m->driver);
+    }
+    m->left--;
+}
+
 static void expect(uint64_t to, uint64_t n) {
     for (int i = 0; i < MEMBERS; i++) members[i].expected += !to || to == members[i].id ? n : 0;
 }

@@ -18,14 +18,15 @@ from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.table import Edge, edges_of
 from seqcast.core.vocabulary import Left
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
-from seqcast.sim import Options, World, command, simulate
+from seqcast.sim import Options, World, command, runs, simulate
 from seqcast.sim.checkers.gate import check_callback_pairs, check_gate
 from seqcast.sim.checkers.losses import check_told
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered, stays
-from seqcast.sim.runs import COUNTED, replay
+from seqcast.sim.runs import COUNTED
 from seqcast.sim.untaken import UNTAKEN
+from seqcast.sim.world import Result
 from seqcast.types import Member, MergeView, View, ViewId
 
 
@@ -344,12 +345,45 @@ def test_the_command_replays_and_says_so(capsys):
     assert "2 seeds, 0 failed" in capsys.readouterr().out
 
 
-@pytest.mark.long
-def test_the_command_ends_in_1_with_a_line_that_replays_the_run(capsys):
-    with VARIANTS["bump_of_joiner"]():
-        assert call(command, ["--seeds", "8..8"]) == 1
-    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED")]
-    assert [line.partition("replay: ")[2] for line in failed] == [replay(Options.draw(8))]
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["--order", "grant"],
+        ["--members", "3", "--duration", "0.7"],
+        ["--partition", "primary", "--membership", "token-ring", "--reliability", "gossip"],
+        ["--family", "islands"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("ends", ["by an exception", "by a violation"])
+def test_the_line_of_a_run_that_failed_replays_just_this_run(given, ends, monkeypatch, capsys):
+    """A given option changes how others are drawn: the line gave all, and half of the seeds ran another world."""
+    ran = []
+
+    def fail(options, *_):
+        ran.append(options)
+        if ends == "by an exception":
+            raise RuntimeError
+        return Result(options, ["lost"], "", packets=0, messages=0, views=0, virtual_ns=0)
+
+    monkeypatch.setattr(runs, "simulate", fail)
+    assert call(command, ["--seeds", "101..160", *given]) == 1
+    lines = re.findall("FAILED: .*; replay: seqcast sim (.*)", capsys.readouterr().out)
+    first = ran[:]
+    ran.clear()
+    for line in lines:
+        assert call(command, line.split()) == 1
+    assert len(first) == 60 and ran == first
+
+
+@pytest.mark.parametrize("only", ["--starts", "--heals", "--rings"])
+@pytest.mark.parametrize("given", ["--members 3", "--order grant", "--family slow", "--duration 1", "--trace"])
+def test_an_option_that_would_be_ignored_is_refused(only, given, capsys):
+    with pytest.raises(SystemExit) as error:
+        command.parse([only, "1..2", *given.split()])
+    assert error.value.code == 2
+    assert f"{only} draws its own groups: leave out {given.split()[0]};" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

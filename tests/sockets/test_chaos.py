@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+import random
 import time
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ pytest.importorskip("pyspark")
 from chaos.member import watch
 from chaos.runner import LEAVE_S, RECENT_S, STUCK_S, Failed, Process, Run, Stalled, completed, judge, place_for
 from chaos.scenarios import DIRECTED, NEWER, ORDERS, SIZES, TRANSPORTS, Scenario, Step, draw
-from chaos.soak import grown_in, slope
+from chaos.soak import figures, grown_in, slope, steep
 
 from seqcast.cli.fault import plant
 from seqcast.perf.paths import why_no_namespaces
@@ -78,6 +79,29 @@ def test_memory_that_rolling_a_journal_takes_once_is_not_growth_and_a_leak_besid
     process = SimpleNamespace(name="a", used=used)
     assert bool(grown_in(process, 120.0)) == leaks
     assert slope([process], "memory") == pytest.approx((3600 << 20) * leaks)
+
+
+def life(seed, per_hour):
+    """Four minutes of a process, whose memory goes up and down with its batches, and its descriptors with its peers."""
+    rng, flat = random.Random(seed), {"memory": 40 << 20, "fds": 10, "slabs": 100, "threads": 9}
+    ups = {"memory": 6 << 20, "fds": 2, "slabs": 30, "threads": 1}
+    used = [
+        {name: int(of + rng.randint(0, ups[name]) + per_hour.get(name, 0) * age / 3600) for name, of in flat.items()}
+        | {"age_s": float(age), "segments": 1}
+        for age in range(0, 241, 2)
+    ]
+    return SimpleNamespace(name="a", used=used)
+
+
+@pytest.mark.parametrize(
+    ("kind", "per_hour"), [("memory", 300e6), ("fds", 120), ("threads", 60), ("slabs", 600), ("", 0)]
+)
+def test_a_leak_that_no_round_shows_by_itself_is_found_by_the_slope_of_all_lives(kind, per_hour):
+    """300 MB or 120 descriptors an hour are less, in a round, than what goes up and down."""
+    lives = [life(seed, {kind: per_hour}) for seed in range(40)]
+    assert not any(grown_in(each, 240.0) for each in lives)
+    assert [text.split()[0] for text in steep(lives)] == [kind] * bool(kind)
+    assert not steep(lives[:10]) and "not judged" in figures(lives[:10]) and "not judged" not in figures(lives)
 
 
 @pytest.mark.long

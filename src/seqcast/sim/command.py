@@ -11,6 +11,8 @@ from seqcast.sim import families
 from seqcast.types import ORDERS
 
 NEEDS = ("seqcast.sim.runs",)
+GIVEN = ("members", "order", "partition", "membership", "reliability", "family", "duration")
+"""Options of a run that the seed draws unless they are given."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -43,7 +45,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     result.add_argument("--duration", type=_seconds, default=0.0, metavar="S", help="virtual seconds with faults")
     result.add_argument("--trace", action="store_true", help="print views and faults as they happen")
-    return result.parse_args(argv)
+    arguments = result.parse_args(argv)
+    only = [name for name in ("starts", "heals", "rings") if getattr(arguments, name)]
+    if only and (ignored := [f"--{name}" for name in (*GIVEN, "trace") if getattr(arguments, name)]):
+        result.error(f"--{only[0]} draws its own groups: leave out {', '.join(ignored)}")
+    return arguments
 
 
 def span(text: str) -> range:

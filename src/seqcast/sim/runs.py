@@ -13,6 +13,7 @@ from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.operator import Operator
 from seqcast.core.router import DECISIONS
 from seqcast.core.table import DecisionTable, Edge, TableMachine, edges_of
+from seqcast.sim.command import GIVEN
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.untaken import UNTAKEN
 from seqcast.sim.world import simulate
@@ -33,15 +34,13 @@ def report(arguments: argparse.Namespace) -> int:
     with Progress() as progress:
         for done, seed in enumerate(seeds):
             progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
-            duration_ns = int(arguments.duration * SECOND)
-            given = arguments.members, arguments.order, duration_ns, arguments.partition, arguments.family
-            options = Options.draw(seed, *given, arguments.membership, arguments.reliability)
+            options = drawn(seed, arguments)
             try:
                 result = simulate(options, print if arguments.trace else None)
             except Exception:  # an assertion of the code under test: a finding like any other
                 progress.clear()
                 traceback.print_exc()
-                print(f"FAILED: an exception; replay: {replay(options, arguments.family)}")
+                print(f"FAILED: an exception; replay: {replay(seed, arguments)}")
                 failed += 1
                 continue
             edges |= result.edges
@@ -55,7 +54,7 @@ def report(arguments: argparse.Namespace) -> int:
             if result.violations:
                 failed += 1
                 progress.clear()
-                print(f"FAILED: {result.violations[0]}; replay: {replay(options, arguments.family)}")
+                print(f"FAILED: {result.violations[0]}; replay: {replay(seed, arguments)}")
                 if arguments.trace or len(seeds) == 1:
                     for violation in result.violations[1:]:
                         print(f"        {violation}")
@@ -80,11 +79,14 @@ def never_taken(edges: set[Edge]) -> Iterator[str]:
         yield f"taken, though sim/untaken.py lists it: {row}"
 
 
-def replay(options: Options, family: str = "") -> str:
-    """The line that replays a run; ``family``: was named, and not drawn."""
-    return (
-        f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
-        f"--duration {options.duration_ns / SECOND:g} --partition {options.partition} "
-        f"--membership {options.membership} --reliability {options.reliability}"
-        + (f" --family {family}" if family else "")
-    )
+def drawn(seed: int, arguments: argparse.Namespace) -> Options:
+    """The run of a seed, with the options that the arguments give."""
+    given = {name: getattr(arguments, name) for name in GIVEN}
+    return Options.draw(seed, duration_ns=int(given.pop("duration") * SECOND), **given)
+
+
+def replay(seed: int, arguments: argparse.Namespace) -> str:
+    """The line that replays a run. It gives only the options that were given: a given option changes how others are
+    drawn."""
+    given = "".join(f" --{name} {value}" for name in GIVEN if (value := getattr(arguments, name)))
+    return f"seqcast sim --seed {seed}{given}"
