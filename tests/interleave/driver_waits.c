@@ -265,7 +265,7 @@ static void control(thread *t) {
     m->left--;
 }
 
-/* As a thread that asks the control thread to leave, or an application that starts again. */
+/* As an application that has left requests for the control thread. */
 static void kick(thread *t) {
     member *m = t->arg;
     while (!m->driver.stop) {
@@ -511,8 +511,9 @@ static void script(thread *t) {
 
 static void run(uint64_t seed) {
     static const char *const names[][MEMBERS] = {
-        {"io1", "io2"},         {"reader1", "reader2"},   {"single1", "single2"}, {"array1", "array2"},
-        {"taking1", "taking2"}, {"control1", "control2"}, {"talk1", "talk2"},     {"callback1", "callback2"}};
+        {"io1", "io2"},       {"reader1", "reader2"},     {"single1", "single2"},
+        {"array1", "array2"}, {"taking1", "taking2"},     {"control1", "control2"},
+        {"talk1", "talk2"},   {"callback1", "callback2"}, {"kick1", "kick2"}};
     static void (*const works[])(thread *) = {io, reader, singles, arrays, taking, control, talk, callback};
     world_begin(seed, look);
     memset(overdue, 0, sizeof overdue);
@@ -526,7 +527,9 @@ static void run(uint64_t seed) {
         m->ends = !talks && !world_draw(4);
         if (!talks && !world_draw(4)) start(names[7], callback, m, 1);
         start(names[talks ? 6 : 1], talks ? talk : reader, m, talks && i == 0);
-        if (world_draw(2)) start(names[5], control, m, 0);
+        int controls = (int)world_draw(4);
+        if (controls > 1) start(names[5], control, m, 0);
+        if (controls > 2) start(names[8], kick, m, 0);
         for (uint64_t k = world_draw(talks ? 2 : 4 - (uint64_t)i); k; k--) {
             uint64_t which = talks ? 3 : 2 + world_draw(3);
             if (!talks) start(names[which], works[which], m, 1);

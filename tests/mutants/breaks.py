@@ -2560,4 +2560,9 @@ BREAKS = (
     _one("the socket of a member answers any user", "src/seqcast/net/questions.py",
          "return uid in (os.geteuid(), 0)", "return True",
          tests="tests/sockets/test_probe_all.py", why=SOCKETS),
+    _one("the control thread is not told of requests by other threads", "native/io/wake.c",
+         "    d->waits.control_kicked = 1;\n    sc_cond_signal(&d->waits.control);\n", "    d->waits.control_kicked = 1;\n",
+         tests=INTERLEAVED, why=THREADS),
+    _one("an event loop is not told of what an engine brought", "native/io/wake.c",
+         "    if (d->waits.watched) sc_tell_watcher(d);\n}", "}", tests=INTERLEAVED, why=THREADS),
 )  # fmt: skip
