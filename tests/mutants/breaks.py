@@ -2565,4 +2565,10 @@ BREAKS = (
          tests=INTERLEAVED, why=THREADS),
     _one("an event loop is not told of what an engine brought", "native/io/wake.c",
          "    if (d->waits.watched) sc_tell_watcher(d);\n}", "}", tests=INTERLEAVED, why=THREADS),
+    _one("a reason of just the largest size is refused", CORE + "frames/codec.py",
+         'need(bytes_min <= len(value.encode("utf-8", "replace")) <= bytes_max, "text expected")',
+         'need(bytes_min <= len(value.encode("utf-8", "replace")) < bytes_max, "text expected")',
+         tests="tests/unit/test_frames.py", why="reasons of seeds are short"),
+    _one("an address of one byte more than the largest is taken", CORE + "frames/codec.py",
+         "2 <= len(value) <= 56 and", "2 <= len(value) <= 58 and", tests="tests/unit/test_frames.py", why=FAULTY),
 )  # fmt: skip

@@ -30,6 +30,7 @@ from seqcast.core.frames.closing import (
     Propose,
     Start,
 )
+from seqcast.core.frames.codec import ADDRESS, clipped, prose, text
 from seqcast.core.frames.fields import KEYS_MAX, PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.joining import NOBODY, Challenge, Join, Leave, OtherVersion, Past, Refused, Seen, Wait, Was
@@ -164,6 +165,36 @@ def test_there_is_an_example_of_every_kind():
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
 def test_a_frame_is_read_as_it_was_written(frame):
     assert load(dump(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    ("schema", "least", "most", "value"),
+    [
+        pytest.param(text(9), 1, 9, lambda n: "a" * n, id="text"),
+        pytest.param(text(9, 0), 0, 9, lambda n: "a" * n, id="text, or none"),
+        pytest.param(text(9, 3), 3, 9, lambda n: "ä" + "a" * (n - 2), id="text of two bytes a letter"),
+        pytest.param(text(9, 3), 3, 9, lambda n: '"' + "a" * (n - 2), id="text of two bytes a quotation mark"),
+        pytest.param(prose(9), 1, 9, lambda n: "a" * n, id="prose"),
+        pytest.param(prose(9, 0), 0, 9, lambda n: "a" * n, id="prose, or none"),
+        pytest.param(prose(9, 3), 3, 9, lambda n: "ä" + "a" * (n - 2), id="prose of two bytes a letter"),
+        pytest.param(ADDRESS, 1, 28, lambda n: "0a" * n, id="address"),
+    ],
+)
+def test_a_field_of_bytes_is_as_long_as_its_limits_and_no_longer(schema, least, most, value):
+    for n in (least, least + 1, most - 1, most):
+        assert schema.dump(schema.load(value(n))) == value(n)
+    for n in (least - 1, most + 1) if least else (most + 1,):
+        with pytest.raises(RemoteProtocolError):
+            schema.load(value(n))
+
+
+@pytest.mark.parametrize("first", ["a", "ä", '"'])
+def test_only_a_text_beyond_its_limit_is_clipped_and_then_fits(first):
+    rest = 1000 - (1 if first == "a" else 2)
+    for n in (rest - 1, rest):
+        assert clipped(first + "a" * n, 1000) == first + "a" * n
+    short = clipped(first + "a" * (rest + 1), 1000)
+    assert short.endswith("…") and text(1000).load(short) == short
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
