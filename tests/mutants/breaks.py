@@ -2571,4 +2571,11 @@ BREAKS = (
          tests="tests/unit/test_frames.py", why="reasons of seeds are short"),
     _one("an address of one byte more than the largest is taken", CORE + "frames/codec.py",
          "2 <= len(value) <= 56 and", "2 <= len(value) <= 58 and", tests="tests/unit/test_frames.py", why=FAULTY),
+    _one("a report of a guard connection that is closed raises", MACHINES + "guard.py",
+         "        if line := self.lines.get(number):\n            line.fire(event, *args)\n",
+         "        self.lines[number].fire(event, *args)\n", tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("the reason of a joiner that differs in much is too long for a frame", MACHINES + "coordinated.py",
+         "{clipped(differ, DIFFER_BYTES_MAX)}", "{differ}",
+         tests="tests/protocol/test_endpoint.py::test_a_joiner_that_does_not_fit_is_told_why",
+         why="joiners of seeds fit"),
 )  # fmt: skip

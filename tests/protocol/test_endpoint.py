@@ -460,6 +460,7 @@ def refusal(stage, join, sender):
             {"shared": tuple((name, "9") for name, _ in SHARED)},
             f"the group has {', and '.join(f'{name}={ours}, not 9' for name, ours in sorted(SHARED))}: join",
         ),
+        ({"shared": tuple((f"s{number}", "9" * 64) for number in range(12))}, "…: join with the same"),  # too many
     ],
 )
 def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):

@@ -50,9 +50,17 @@ def test_every_order_of_control_frames_keeps_the_guarantees(scene, losses, crash
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("scene", "losses", "crashes", "depth", "least"), [("merge-2-1", 0, 0, 6, 300), ("merge-1-1", 1, 1, 6, 200)]
+    ("scene", "losses", "crashes", "depth", "least"),
+    [
+        ("merge-2-1", 0, 0, 6, 300),
+        ("merge-1-1", 1, 1, 6, 200),
+        ("join", 1, 1, 3, 900),
+        ("leave", 1, 1, 3, 600),
+        ("leave-coordinator", 1, 1, 3, 600),
+        ("pause", 1, 1, 3, 800),
+        ("merge-2-1", 1, 1, 3, 1800),
+    ],
 )
 def test_every_order_of_the_first_control_frames_keeps_the_guarantees(scene, losses, crashes, depth, least):
     run = explore(scene, "--losses", str(losses), "--crashes", str(crashes), "--depth", str(depth))

@@ -345,6 +345,34 @@ def test_the_command_replays_and_says_so(capsys):
     assert "2 seeds, 0 failed" in capsys.readouterr().out
 
 
+def test_datagrams_come_the_later_the_lower_their_receiver_stands_until_the_faults_end():
+    """Priorities of processes, with few changes (probabilistic concurrency testing)."""
+    world = World(Options(seed=1, members=4, ranks=4, rate=10, spread_ns=MS, jitter_ns=0, duration_ns=400 * MS))
+    carry, taken = world.network.carry, {}
+
+    def timed(source, target, receive, datagram, address):
+        sent = world.clock.now
+
+        def arrives(*what):
+            taken.setdefault((sent, source), {})[target] = world.clock.now - sent
+            receive(*what)
+
+        carry(source, target, arrives, datagram, address)
+
+    world.network.carry = timed
+    world.plan()
+    world.clock.run(400 * MS)
+    to_all = [by for by in taken.values() if len(by) == 3]
+    assert len(to_all) > 50 and all(len(set(by.values())) == 3 for by in to_all), "one after the other"
+    before = {(one, other) for by in to_all for one in by for other in by if by[one] < by[other]}
+    assert any((other, one) in before for one, other in before), "in more than one order"
+    world.faults.end()
+    taken.clear()
+    world.clock.run(600 * MS)
+    to_all = [by for by in taken.values() if len(by) == 3]
+    assert len(to_all) > 10 and all(len(set(by.values())) == 1 for by in to_all), "all at once"
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from mutants import __main__ as tool
-from mutants import page
+from mutants import page, parts
 from mutants.breaks import BREAKS, Break
 from mutants.tree import Copy, NoVerdict
 
@@ -27,6 +27,12 @@ def test_each_test_that_the_page_names_exists():
     tests = [name.partition("[")[0].split("::") for name in named if "::" in name]
     missing = [test for test in tests if f"def {test[-1]}(" not in (tool.ROOT / test[0]).read_text(encoding="utf-8")]
     assert len(tests) > 200 and missing == []
+
+
+def test_three_of_four_breaks_are_in_reach_of_simulated_runs():
+    """As the page says."""
+    simulated = parts.simulated()
+    assert sum(parts.is_simulated(each, simulated) for each in BREAKS) / len(BREAKS) == pytest.approx(0.75, abs=0.03)
 
 
 def test_ten_tenths_are_all_breaks_and_each_is_run_on_another_day(monkeypatch, capsys):

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
+from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.fields import MemberInfo, common
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.frames.view import InfoTold
@@ -64,6 +65,10 @@ class MembershipEvent(Enum):
 
 S, E = MembershipState, MembershipEvent
 ANY = tuple(S)
+
+
+DIFFER_BYTES_MAX = 900
+"""A reason has 1,000: the remedy follows."""
 
 
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
@@ -285,7 +290,7 @@ class CoordinatedMembership(TableMachine):
             reason += "seqcast does not know: run the same release on every member"
             return Refused(reason, "version", frame.nonce)
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
-            return Refused(f"{differ}: join with the same", "settings", frame.nonce)
+            return Refused(f"{clipped(differ, DIFFER_BYTES_MAX)}: join with the same", "settings", frame.nonce)
         ours, theirs = context.settings.found, frame.found
         if context.primary and ours != theirs and 0 not in (ours, theirs):  # a majority of one may be none of the other
             return Refused(f"the group has found={ours}, not {theirs}: join with the same", "settings", frame.nonce)

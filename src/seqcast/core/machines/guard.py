@@ -173,7 +173,8 @@ class Line(TableMachine):
 class GuardLines:
     """The guard connections of one member.
 
-    The runner carries out the effects and reports their results for each line. Each input returns effects.
+    The runner carries out the effects and reports their results for each line. Each input returns effects. Reports of a
+    line that was closed meanwhile change nothing.
 
     Args:
         me: id of this member.
@@ -229,7 +230,9 @@ class GuardLines:
         return self._tell(line, LineEvent.ENDED, now_ns)
 
     def heard(self, number: int, data: bytes, now_ns: int) -> list[GuardEffect]:
-        line = self.lines[number]
+        line = self.lines.get(number)
+        if line is None:
+            return self.run_timers(now_ns)
         line.heard += data
         if line.member or len(line.heard) > GREETING.size:
             return self._tell(number, LineEvent.RUBBISH, now_ns)
@@ -264,7 +267,8 @@ class GuardLines:
 
     def _tell(self, number: int, event: LineEvent, now_ns: int, *args: object) -> list[GuardEffect]:
         self._now = now_ns
-        self.lines[number].fire(event, *args)
+        if line := self.lines.get(number):
+            line.fire(event, *args)
         return self.run_timers(now_ns)
 
     def _add(self, member: int, event: LineEvent) -> int:
