@@ -268,8 +268,8 @@ static void control(thread *t) {
 /* As an application that has left requests for the control thread. */
 static void kick(thread *t) {
     member *m = t->arg;
-    while (!m->driver.stop) {
-        sc_sleep((int64_t)world_draw(8000000));
+    for (uint64_t left = 1 + world_draw(20); left && !m->driver.stop; left--) {
+        sc_sleep((int64_t)world_draw(20000000));
         sc_driver_kick_control(&m->driver);
     }
     m->left--;
@@ -509,32 +509,34 @@ static void script(thread *t) {
     }
 }
 
-static void run(uint64_t seed) {
+/* The threads of one member: if it talks, those of a ping-pong. */
+static void start_all(member *m, int talks) {
     static const char *const names[][MEMBERS] = {
         {"io1", "io2"},       {"reader1", "reader2"},     {"single1", "single2"},
         {"array1", "array2"}, {"taking1", "taking2"},     {"control1", "control2"},
         {"talk1", "talk2"},   {"callback1", "callback2"}, {"kick1", "kick2"}};
     static void (*const works[])(thread *) = {io, reader, singles, arrays, taking, control, talk, callback};
+    m->io = world_start(names[0][m->id - 1], io, m);
+    m->ends = !talks && !world_draw(4);
+    if (!talks && !world_draw(4)) start(names[7], callback, m, 1);
+    start(names[talks ? 6 : 1], talks ? talk : reader, m, talks && m->id == 1);
+    uint64_t controls = world_draw(4);
+    if (controls > 1) start(names[5], control, m, 0);
+    if (controls > 2) start(names[8], kick, m, 0);
+    for (uint64_t k = world_draw(talks ? 2 : 5 - m->id); k; k--) {
+        uint64_t which = talks ? 3 : 2 + world_draw(3);
+        if (!talks) start(names[which], works[which], m, 1);
+    }
+}
+
+static void run(uint64_t seed) {
     world_begin(seed, look);
     memset(overdue, 0, sizeof overdue);
     int talks = !world_draw(4), spins = !world_draw(3);
     for (int i = 0; i < MEMBERS; i++) open_member(&members[i], (uint64_t)i + 1, spins);
     install();
     world_start("script", script, NULL);
-    for (int i = 0; i < MEMBERS; i++) {
-        member *m = &members[i];
-        m->io = world_start(names[0][i], io, m);
-        m->ends = !talks && !world_draw(4);
-        if (!talks && !world_draw(4)) start(names[7], callback, m, 1);
-        start(names[talks ? 6 : 1], talks ? talk : reader, m, talks && i == 0);
-        int controls = (int)world_draw(4);
-        if (controls > 1) start(names[5], control, m, 0);
-        if (controls > 2) start(names[8], kick, m, 0);
-        for (uint64_t k = world_draw(talks ? 2 : 4 - (uint64_t)i); k; k--) {
-            uint64_t which = talks ? 3 : 2 + world_draw(3);
-            if (!talks) start(names[which], works[which], m, 1);
-        }
-    }
+    for (int i = 0; i < MEMBERS; i++) start_all(&members[i], talks);
     world_run();
     for (int i = 0; i < MEMBERS; i++) {
         sc_driver_close(&members[i].driver);

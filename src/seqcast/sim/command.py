@@ -11,12 +11,12 @@ from seqcast.sim import families
 from seqcast.types import ORDERS
 
 NEEDS = ("seqcast.sim.runs",)
-GIVEN = ("members", "order", "partition", "membership", "reliability", "family", "duration")
-"""Options of a run that the seed draws unless they are given."""
+DRAWN = ("members", "order", "partition", "membership", "reliability", "family", "duration")
+"""Options of a run that its seed draws unless they are given."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command's arguments."""
+    """The command's arguments; ``given``: those options of a run that are not drawn, by name."""
     result = Parser(
         "sim",
         "Run or replay simulated groups: the real engine and policies in virtual time, all faults from one seed.",
@@ -46,8 +46,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result.add_argument("--duration", type=_seconds, default=0.0, metavar="S", help="virtual seconds with faults")
     result.add_argument("--trace", action="store_true", help="print views and faults as they happen")
     arguments = result.parse_args(argv)
+    arguments.given = {name: value for name in DRAWN if (value := getattr(arguments, name))}
     only = [name for name in ("starts", "heals", "rings") if getattr(arguments, name)]
-    if only and (ignored := [f"--{name}" for name in (*GIVEN, "trace") if getattr(arguments, name)]):
+    if only and (ignored := [f"--{name}" for name in (*DRAWN, "trace") if getattr(arguments, name)]):
         result.error(f"--{only[0]} draws its own groups: leave out {', '.join(ignored)}")
     return arguments
 

@@ -13,7 +13,6 @@ from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.operator import Operator
 from seqcast.core.router import DECISIONS
 from seqcast.core.table import DecisionTable, Edge, TableMachine, edges_of
-from seqcast.sim.command import GIVEN
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.untaken import UNTAKEN
 from seqcast.sim.world import simulate
@@ -80,13 +79,12 @@ def never_taken(edges: set[Edge]) -> Iterator[str]:
 
 
 def drawn(seed: int, arguments: argparse.Namespace) -> Options:
-    """The run of a seed, with the options that the arguments give."""
-    given = {name: getattr(arguments, name) for name in GIVEN}
-    return Options.draw(seed, duration_ns=int(given.pop("duration") * SECOND), **given)
+    """The run of a seed, with the options that are given."""
+    given = dict(arguments.given)
+    return Options.draw(seed, duration_ns=int(given.pop("duration", 0.0) * SECOND), **given)
 
 
 def replay(seed: int, arguments: argparse.Namespace) -> str:
     """The line that replays a run. It gives only the options that were given: a given option changes how others are
     drawn."""
-    given = "".join(f" --{name} {value}" for name in GIVEN if (value := getattr(arguments, name)))
-    return f"seqcast sim --seed {seed}{given}"
+    return f"seqcast sim --seed {seed}" + "".join(f" --{name} {value}" for name, value in arguments.given.items())
