@@ -134,6 +134,11 @@ def said(node: Process) -> list[str]:
     return [member.about for member in node.view.members] if node.view is not None else []
 
 
+def has_ended(node: Process) -> bool:
+    """Has a process crashed, or does its application leave?"""
+    return not node.up or node.record.leaving
+
+
 def is_one(nodes: Sequence[Process]) -> bool:
     """Are these members in one view, and nobody else?"""
     views = {node.view for node in nodes}
@@ -199,7 +204,7 @@ class Quiet:
         self.clock.run(self.clock.now + REST_NS)
         found += rest.check_streams({node.name: self._streams(node) for node in nodes if node.view == nodes[0].view})
         trips = {node.name: self._trip(node) for node in nodes}
-        found += rest.check_delays(trips, 2 * hop(self.options) + self.settings.heartbeat_s / 2, "a round trip of")
+        found += rest.check_delays(trips, 2 * hop(self.options) + self.settings.heartbeat_s, "a round trip of")
         for node in nodes:
             if not self.options.looks_ns and node.view is not None and node.view == before[node.id].view:
                 found += self._silent(node, node.view, before[node.id], heartbeats)  # its secret was not renewed
@@ -348,6 +353,8 @@ class Quiet:
         joiner = world.nodes[-1]
         joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
         again_s = settings.join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
+        if self.options.lies:  # its seeds may lead nowhere: then it founds a group, which is found and merged
+            again_s += settings.discovery_s + most_merge(self.options)
         found = [*rest.check_delays(joined, most_s + again_s, "the join of")]
         view = joiner.view
         if len(nodes) < 3 or found or view is None or sum(not member.observer for member in view.members) < 3:
@@ -386,9 +393,11 @@ class Quiet:
         found = [*rest.check_delays({names: parted_s}, 2 * most_s + detected_s, "a cut between")]
         self.network.heal()
         backing_off_s = 2 * max(node.endpoint.machines.merger.pause_ns for node in nodes) / SECOND
-        merged_s = self._time(lambda: is_one(nodes), 20 * SECOND)
+        merged_s = self._time(lambda: is_one(nodes) or any(map(has_ended, nodes)), 20 * SECOND)
         found += rest.check_delays({names: merged_s}, most_merge(self.options) + backing_off_s, "a merge of")
-        self._time(lambda: not any(map(self._idle, nodes)), IDLE_NS_MAX)
+        self._time(lambda: not any(map(self._idle, nodes)) or any(map(has_ended, nodes)), IDLE_NS_MAX)
+        if any(map(has_ended, nodes)):  # over the states that are merged: as another process it joins again
+            return found
         return found + [each for node in nodes for each in self._idle(node)]
 
     def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
