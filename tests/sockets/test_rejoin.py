@@ -16,6 +16,7 @@ import seqcast.aio
 from seqcast.api import rejoining
 from seqcast.core.machines.book import Source
 from seqcast.core.vocabulary import GiveWay
+from seqcast.net import votes
 
 FAST = {"preset": "fast"}
 
@@ -91,6 +92,19 @@ def test_a_member_that_joins_again_has_its_address_book():
             until(b.events(), seqcast.Rejoined)
             known = b._runner.endpoint.machines.book.places
             assert known[a.member.address].source is Source.FORMER
+
+
+def test_a_member_that_has_left_forgets_the_others_and_a_join_in_vain_does_not(monkeypatch):
+    """The next group of that name may be another one, with other seeds."""
+    name, settings = cluster(), {**FAST, "transport": "unicast", "port": free_port()}
+    kept = {(name, "b"): (b"\4\0\7\x7f\0\0\1",)}
+    monkeypatch.setattr(votes, "_others", kept)
+    with pytest.raises(seqcast.JoinTimeout):
+        join(name, "b", found=2, join_timeout_s=0.2, **settings)
+    assert kept
+    with join(name, "b", **settings) as b:
+        assert list(b._runner.endpoint.machines.book.places) == [b"\4\0\7\x7f\0\0\1"]
+    assert not kept
 
 
 def test_a_loop_over_messages_goes_on(pair):

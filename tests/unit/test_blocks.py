@@ -21,6 +21,7 @@ from members import wait_until
 import seqcast
 import seqcast.blocks.outbox
 import seqcast.blocks.replica
+import seqcast.net.threads as threads
 from seqcast.blocks import ABSENT, Change, Lock, Machine, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
 from seqcast.blocks.leader import Leader
@@ -362,6 +363,31 @@ def test_a_function_of_on_failed_may_end_the_process(monkeypatch: pytest.MonkeyP
         wait_until(lambda: bool(ends))
         assert ends.pop() == wanted
     wait_until(lambda: len(told) == len(functions))
+    never = threading.Event()
+    replica._tell_failed([functions[3], lambda _: never.wait()], ZeroDivisionError())
+    wait_until(lambda: bool(ends))
+    never.set()
+    assert ends == [3], "another function is not waited for"
+
+
+@pytest.mark.parametrize("fault", [ValueError, None])
+def test_an_exit_waits_for_no_stream(monkeypatch: pytest.MonkeyPatch, fault: type[Exception] | None) -> None:
+    """The standard error is closed; or another thread holds its lock, in a write to a full pipe."""
+    ends, never = list[int](), threading.Event()
+
+    def write(_: str = "") -> None:
+        if fault is not None:
+            raise fault
+        never.wait()
+
+    monkeypatch.setattr("os._exit", ends.append)
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(write=write, flush=write))
+    monkeypatch.setattr(threads, "FLUSHED_S", 0.02)
+    thread = threading.Thread(target=threads.exit_now, args=[SystemExit("the disk is full")], daemon=True)
+    thread.start()
+    wait_until(lambda: bool(ends))
+    never.set()
+    assert ends == [1]
 
 
 def test_a_closed_leader_leads_no_more_and_watches_no_more() -> None:

@@ -325,7 +325,8 @@ def test_our_own_name_on_loopback_decides_nothing_while_another_seed_has_no_addr
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr("seqcast.net.discovery._source", lambda way, _: way if way.startswith("127.") else "10.0.0.7")
-    for seeds, host in ((["a", "b"], "10.0.0.7"), (["a"], "127.0.1.1")):
+    monkeypatch.setenv("LATER", "")  # gives no hosts yet
+    for seeds, host in ((["a", "b"], "10.0.0.7"), (["a", "env:LATER"], "10.0.0.7"), (["a"], "127.0.1.1")):
         made = Discovery(Config(transport="unicast", seeds=seeds), "a", print)
         made.look()
         assert made.host() == host
@@ -388,6 +389,9 @@ def test_seeds_without_a_way_leave_the_route_of_multicasts_before_loopback(resol
     ways.clear()
     monkeypatch.setattr("seqcast.net.discovery.only_interface", lambda _: "eth0")
     assert made.host() == "eth0", "the seeds may yet lead to the network of the only interface"
+    made = Discovery(Config(transport="unicast", seeds=list), "a", print)
+    made.look()
+    assert made.host() == "eth0", "the function gives no hosts yet"
     monkeypatch.setattr("seqcast.net.discovery.only_interface", lambda _: "")
     assert made.host() == "127.0.0.1"
 

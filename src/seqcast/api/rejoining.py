@@ -59,6 +59,7 @@ def enter(runner: Runner, state: StateHandler | None, config: Config, min_member
     except BaseException:  # also Ctrl-C; the other members may have this one in their view already
         runner.leave(config.leave_timeout_s)
         raise
+    runner.former = ()
     return backlog
 
 

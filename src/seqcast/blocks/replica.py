@@ -283,7 +283,7 @@ class Replica(Closing, Generic[M]):
         machine raised in ``restore``, or the group refuses it. A service then ends its process, for a supervisor to
         start it again; otherwise the process would run on, and answer nothing. The function runs on a thread of its
         own; if the replica has failed already, it is called now. ``sys.exit`` there ends the process with its code, at
-        once: other threads, which may hang, have no say."""
+        once: other threads, which may hang, have no say, and functions given later are not called."""
         with self._lock:
             if self._failed is None:
                 self._on_failed.append(callback)
@@ -292,18 +292,15 @@ class Replica(Closing, Generic[M]):
 
     def _tell_failed(self, callbacks: list[Callable[[BaseException], object]], failed: BaseException) -> None:
         def tell() -> None:
-            leaving: SystemExit | None = None
             for callback in callbacks:
                 try:
                     callback(failed)
                 except SystemExit as error:  # which Python passes over on any thread but the main one
-                    leaving = error
+                    exit_now(error)
                 except KeyboardInterrupt:
                     _thread.interrupt_main()
                 except BaseException:
                     log.exception(codes.CALLBACK_FAILED("a function that on_failed was given failed"))
-            if leaving is not None:
-                exit_now(leaving)
 
         if callbacks:
             threading.Thread(target=tell, name=f"seqcast-replica-failed-{self.cluster}", daemon=True).start()

@@ -129,8 +129,9 @@ class Discovery:
         return routed or next(filter(None, (_source(way, version) for way in here)), LOOPBACK[version])
 
     def _is_whole(self) -> bool:
-        """Has each seed an address?"""
-        return all(host in self.found for seed in self.seeds for host in self.hosts.get(seed, (seed,)))
+        """Has each seed hosts, and each host an address?"""
+        hosts = [self.hosts.get(seed) for seed in self.seeds]
+        return all(each and all(host in self.found for host in each) for each in hosts)
 
     def _ways(self) -> Iterator[str]:
         """The addresses of the hosts, in the order of the seeds."""

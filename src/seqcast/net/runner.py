@@ -134,6 +134,7 @@ class Runner:
         member_id = secrets.randbits(63) | 1
         self._tag = group_tag(cluster)
         self._key = cluster, name
+        self.former = others_of(*self._key)  # until the join succeeds: one in vain keeps them for the next
         settings_of_engine = engine_settings(config)
         if policies.order is not None:
             settings_of_engine["policy_ns"] = to_ns(policies.order.limit_s)
@@ -299,7 +300,7 @@ class Runner:
         finally:
             # Side by side, two primary groups would each believe that they alone go on; others merge.
             keep_vote(*self._key, self.endpoint.vote if self.config.partition == "primary" else NO_VOTE)
-            keep_others(*self._key, self.endpoint.others)
+            keep_others(*self._key, self.endpoint.others if self.standing.excluded else self.former)
             self.standing.end()
             self._post()
             self.driver.stop()
@@ -425,7 +426,7 @@ class Runner:
             signer=self._signer,
             allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=vote_of(*self._key),
-            former=others_of(*self._key),
+            former=self.former,
             kept=self.stable_file.kept if self.stable_file is not None else None,
             on_disk=self._on_disk,
             gro=driver.gro,

@@ -13,6 +13,8 @@ from seqcast.errors import ConfigError
 
 NAME_BYTES = 15
 """Of a thread, in Linux."""
+FLUSHED_S = 1.0
+"""How long the end of the process waits for the standard streams."""
 
 
 def is_ending() -> bool:
@@ -60,9 +62,20 @@ def exit_now(error: SystemExit) -> None:
     """Ends the process as ``sys.exit`` does on the main thread, from any thread, and at once: the main thread may be in
     a wait that nothing ends."""
     code = error.code
-    if not isinstance(code, int | None):
-        print(code, file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
+    status = (code or 0) & 0xFF if isinstance(code, int | None) else 1
+
+    def flush() -> None:
         with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(code or 0 if isinstance(code, int | None) else 1)
+            if not isinstance(code, int | None):
+                print(code, file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+    try:
+        # On a thread, as a writer to a full pipe holds the lock of its stream.
+        thread = threading.Thread(target=flush, name="seqcast-exit", daemon=True)
+        thread.start()
+        thread.join(FLUSHED_S)
+    finally:  # without a thread, too: the interpreter may shut down, or have too many
+        os._exit(status)

@@ -24,7 +24,8 @@ def keep_vote(cluster: str, name: str, vote: Vote) -> None:
 
 
 def others_of(cluster: str, name: str) -> tuple[bytes, ...]:
-    """The addresses in the book of the last incarnation, which an excluded member needs if its seeds are stale."""
+    """The addresses in the book of the last incarnation, if it was excluded: the next one needs them if its seeds are
+    stale. One that has left may join another group of that name."""
     return _others.get((cluster, name), ())
 
 
