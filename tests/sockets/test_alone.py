@@ -144,9 +144,31 @@ def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
     ],
 )
 def test_a_join_that_times_out_says_who_has_heard_whom(answered, hearers, admits, said):
-    endpoint: Any = SimpleNamespace(answered=dict.fromkeys(answered), hearers=hearers, admits=admits)
+    endpoint: Any = SimpleNamespace(
+        answered=dict.fromkeys(answered), hearers=hearers, admits=admits, joiners_are_silent=False
+    )
     joining = Joining(Standing(Member("a", 1, b""), None), seqcast.Config(), endpoint, None, None, None)
     assert said in joining._directions()
+
+
+@pytest.mark.multicast
+def test_a_joiner_suspects_no_loss_because_others_do_not_say_whom_they_hear():
+    name, begun = cluster(), threading.Barrier(2)
+
+    def come(member):
+        begun.wait()
+        with pytest.raises(JoinTimeout) as late:
+            join(name, member, partition="primary", found=3, transport="multicast", join_timeout_s=1.0)
+        said.append(str(late.value))
+
+    said: list[str] = []
+    both = [threading.Thread(target=come, args=(member,)) for member in "ab"]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(LIMIT_S)
+    assert len(said) == 2 and any("this member hears those at" in each for each in said)
+    assert not any("may be lost" in each for each in said)
 
 
 def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():

@@ -215,6 +215,11 @@ class Endpoint:
         return tuple(self.machines.lifecycle.hearers)
 
     @property
+    def joiners_are_silent(self) -> bool:
+        """Joiners do not say whom they hear, so only members can be among ``hearers``."""
+        return not self.machines.lifecycle.says_whom_it_hears
+
+    @property
     def admits(self) -> bytes:
         """The address at which joiners are admitted, as a member has said; empty: none has. May be read from any
         thread."""

@@ -86,10 +86,12 @@ class Joining:
         answered, hearers, admits = tuple(self._endpoint.answered), self._endpoint.hearers, self._endpoint.admits
         if not answered:
             return "this member has heard nobody"
-        said = f"this member hears those at {_places(answered)}, and "
+        said = f"this member hears those at {_places(answered)}"
+        if not hearers and self._endpoint.joiners_are_silent:
+            return said
         if not hearers:
-            return said + "nothing shows that they hear it: its own datagrams may be lost on the way"
-        said += f"is heard at {_places(hearers)}"
+            return f"{said}, and nothing shows that they hear it: its own datagrams may be lost on the way"
+        said += f", and is heard at {_places(hearers)}"
         if not admits or admits in hearers:
             return said
         where = "to there" if admits in answered else "to there or from there"

@@ -490,10 +490,15 @@ class Lifecycle(TableMachine):
     def _hears(self) -> tuple[bytes, ...]:
         """Timeline without this: with ``found=3``, a and b reach c and not each other. Each votes for itself, for ever:
         neither hears of the other's votes, and two are too few."""
+        peers = self.peers.values() if self.says_whom_it_hears else ()
+        return tuple(sorted(peer.address for peer in peers))[:HEARS_MAX]
+
+    @property
+    def says_whom_it_hears(self) -> bool:
+        """Joiners do, all or none of them."""
         settings = self.context.settings
         doubtful = settings.book and not settings.unicast  # may some be heard that do not hear us?
-        told = doubtful or (settings.unicast and settings.found > 1)
-        return tuple(sorted(peer.address for peer in self.peers.values()))[:HEARS_MAX] if told else ()
+        return doubtful or (settings.unicast and settings.found > 1)
 
     def chosen(self) -> int:
         """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts that."""
