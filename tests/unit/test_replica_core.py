@@ -338,6 +338,16 @@ def test_a_signal_at_any_place_sends_all_operations_that_go_together_or_none(whe
     assert place > 10
 
 
+def test_operations_that_a_signal_cut_off_are_not_sent_beside_one_that_has_the_number_of_their_last():
+    outbox = Outbox(1, lambda: 0)
+    together = [Call(b"%d" % at, lambda: None) for at in range(1, 3)]
+    together[0].whole = together[1]
+    outbox.add(together[0])
+    together[1].seq = 2  # the signal came here
+    calls(outbox, b"7")
+    assert list(Entry.decode(outbox.compose()).operations) == [b"7"]
+
+
 def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():
     log, outbox = Log(Counting()), Outbox(1, lambda: 0)
     (write,) = calls(outbox, b"1")

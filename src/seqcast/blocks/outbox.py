@@ -183,7 +183,8 @@ class Outbox:
         fresh = queue is self._queue
         while queue and (not calls or queue[0].seq == calls[-1].seq + 1):
             call = queue[0]
-            if (call.whole or call).seq not in self.pending:  # without anybody waiting
+            last = call.whole or call
+            if self.pending.get(last.seq) is not last:  # without anybody waiting
                 queue.popleft()
                 continue
             if calls and size + call.room > self._message_bytes:
