@@ -319,6 +319,20 @@ def test_a_founder_does_not_give_up_for_one_that_is_heard_with_a_key_of_both_too
     assert stage.inside(*"ab") == ["a", "b"] and not stage.warnings("a") + stage.warnings("b")
 
 
+def test_a_founder_waits_for_further_signs_of_one_with_another_key_while_others_show_theirs():
+    stage = Rotated()
+    for name in "ab":
+        stage.named(name)
+    stage.until(20)
+    for one, other in (("a", "b"), ("b", "a")):
+        for address in (b"sim9", stage.node(other).address):
+            stage.node(one).step(OtherKey(address, "other", False))
+    stage.until(1000)
+    assert all(stage.node(name).endpoint.view is None for name in "ab")
+    stage.until(3000)
+    assert stage.inside(*"ab") == ["a", "b"]
+
+
 def test_seeds_draw_replacements_in_groups_with_a_key():
     drawn = [Options.draw(seed) for seed in range(101, 301)]
     assert any(each.rotates for each in drawn) and all(each.keyed for each in drawn if each.rotates)

@@ -155,10 +155,11 @@ class Lifecycle(TableMachine):
         self.unproven: dict[str, None] = {}  # hosts that were warned of, as they show no identity
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
-        self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
+        # Where datagrams came from that are not sealed as ours are, or were damaged; b"": not with another key.
+        self.doubtful: set[bytes] = set()
         self.doubted_group = False  # a BEACON came that may be a recorded one
         self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
-        self.strange_at = b""  # its address, or that of the doubtful one: with another key
+        self.strange_at = b""  # its address, if it has another key
         self.strange_ns = -NEVER  # when such a one was heard last
         # Those of whom we warn: address, and how its key differs -> when, or NEVER: it was done.
         self.odd: dict[tuple[bytes, str], int] = {}
@@ -272,8 +273,10 @@ class Lifecycle(TableMachine):
         """
         if self.odd.get((address, "other"), NEVER) < NEVER:
             del self.odd[address, "other"]
-        if shows and address == self.strange_at != b"":
-            self.strange, self.strange_at, self.doubtful = "", b"", False
+        if shows and address:
+            self.doubtful.discard(address)
+            if address == self.strange_at:
+                self.strange, self.strange_at = "", b""
 
     def heard_place(self, address: bytes) -> None:
         """Somebody sees us at this address.
@@ -346,7 +349,7 @@ class Lifecycle(TableMachine):
         # If a joiner with a lower id has formed no group by then, we wait no longer. The time begins when we may
         # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
         # another release is heard again within this time; a damaged datagram is not.
-        odd = 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
+        odd = 0 < self.foreign < FOREIGN_SIGNS or (bool(self.doubtful) and not self.strange)
         unsure = bool(self.others) or odd or self.doubted_group
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
         return self.context.now < self.form_ns or waits or self.refusal is not None or bool(self._elsewhere())
@@ -640,10 +643,10 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.OTHER_KEY(text + KEYS[how].format(place_of(address)))))
 
     def note_key(self, report: OtherKey) -> None:
-        self.doubtful = True
-        if report.sure or not self.strange:
-            self.strange_at = report.address if report.how == "other" else b""
+        place = report.address if report.how == "other" else b""
+        self.doubtful.add(place if len(self.doubtful) < ODD_MAX else b"")
         if report.sure:
+            self.strange_at = place
             self.strange, self.strange_ns = KEYS[report.how].format(place_of(report.address)), self.context.now
             self.warn_of_key(report)
 
