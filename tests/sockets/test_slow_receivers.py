@@ -12,6 +12,7 @@ from project import ROOT
 
 import seqcast
 import seqcast.aio
+from seqcast._native.driver import now_ns
 from seqcast.board.judge import troubles
 from seqcast.board.read import read
 
@@ -227,13 +228,26 @@ def test_the_log_tells_the_last_count_of_missed_messages_a_while_later_or_at_the
         for _ in range(3):
             a._reached(gap, 0)
         assert missed(caplog) == [5]
-        a._missed_due = 0
-        b.send(b"next")
-        while a.recv(LIMIT_S).sender != b.member:
-            pass
-        assert missed(caplog) == [5, 10]
+        a._missed_due = now_ns() + 50_000_000
+        assert a.recv(0.1) is None
+        assert missed(caplog) == [5, 10], "while the call waits"
         a._reached(gap, 0)
     assert missed(caplog) == [5, 10, 5]
+
+
+def test_a_leave_counts_no_missed_messages_while_another_thread_receives(caplog):
+    with group_of(2, order="fifo", slow="skip", **SOON) as (a, _):
+        taken, over = threading.Event(), threading.Event()
+        receiver = threading.Thread(target=a._under_lock, args=(lambda: taken.set() or over.wait(LIMIT_S), -1))
+        receiver.start()
+        assert taken.wait(LIMIT_S)
+        a._missed = 5
+        a.leave()
+        assert missed(caplog) == []
+        over.set()
+        receiver.join(LIMIT_S)
+        assert list(a) == []
+        assert missed(caplog) == [5]
 
 
 def missed(caplog):
@@ -280,6 +294,14 @@ def test_a_send_to_one_member_that_takes_nothing_is_not_blamed_on_the_pace_of_ot
             a.send(bytes(10_000), to="b", timeout=0.0)
         assert raised.value.waiting_for == ("b",) and "send_bytes_per_s" not in str(raised.value)
         assert b.member.name == "b"
+
+
+def test_a_send_of_many_to_one_member_says_how_many_were_sent_though_the_view_ends_just_then(monkeypatch):
+    with group_of(2, unicast_bytes=1 << 16) as (a, b):
+        monkeypatch.setattr(type(a), "sending_view", property(lambda _: pytest.fail("there is no view")))
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            a.send_many([bytes(10_000)] * 20, to=b.member, timeout=0.0)
+        assert 0 < raised.value.sent < 20 and raised.value.waiting_for == ("b",)
 
 
 def test_a_send_that_waits_for_the_end_of_a_pause_waits_for_no_receiver(monkeypatch):

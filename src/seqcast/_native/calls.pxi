@@ -351,7 +351,7 @@ cdef class Receiver(Sender):
             if self._kept:
                 self._unkeep(item)
         else:
-            item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+            item = self.delivered(wait)
             if self._seekers and isinstance(item, Batch):
                 self._saw_batch(item)
         if isinstance(item, Batch):
@@ -367,6 +367,18 @@ cdef class Receiver(Sender):
         if not isinstance(item, int):
             return self._reached(item, wait)
         return self._marked(item, wait)
+
+    cdef object delivered(self, int64_t wait):
+        """What the driver delivers next; None after ``wait`` ns. Tells of missed messages when that is due."""
+        cdef int64_t due = self._missed_due - sc_now() if self._missed else 0
+        if due > 0 and (wait < 0 or due < wait):
+            item = self._driver.deliver(self._batch_bytes, due, self._delivered_view)
+            if item is not None:
+                return item
+            self._tell_missed()
+            if wait > 0:
+                wait -= due
+        return self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
 
 
 @cython.final

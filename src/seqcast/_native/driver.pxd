@@ -245,6 +245,7 @@ cdef class Receiver(Sender):
     cdef int tell_taken(self) except -1
     cdef Batch next_batch(self, int64_t wait)
     cdef object next_item(self, int64_t wait)
+    cdef object delivered(self, int64_t wait)
 
 
 cdef class AsyncSender:

@@ -253,7 +253,8 @@ class Group(Rejoining, Pausing):
                 self._end_attempt(wait_s)
                 self._runner.leave(wait_s)
                 self._graceful = self._runner.standing.left
-                self._tell_missed()
+                if self._missed:
+                    self._under_lock(self._tell_missed, 0)  # who has the lock receives, and tells at `Left`
                 self._give_up()
         return self._graceful
 

@@ -37,7 +37,7 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
 SKIPS_NS = 60 * 10**9
-"""Between two warnings that this application misses messages."""
+"""Between two warnings that this application misses messages. In an event loop, one comes with the next item only."""
 
 Event = (
     Message | View | Lost | Skipped | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined

@@ -153,7 +153,7 @@ class Sending(driver.Sender, GroupBase):
 
     def _paced(self, to: Member | str | None) -> bool:
         """Do packets to this receiver, or to the group, wait for others to leave?"""
-        ids = [0] if to is None else [each.id for each in self.sending_view if to in (each, each.name)]
+        ids = [0] if to is None else [each.id for each in self.view if to in (each, each.name)]
         return any(map(self._runner.engine.paced, ids))
 
     def _why_it_waits(self, to: Member | str | None) -> tuple[str, tuple[str, ...]]:
