@@ -320,6 +320,7 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     for row in changes(runs):
         expect(f"{row['text']}: p50, ms", row["target_ms"], row["p50_ms"], most=True)
     for run in runs:
+        targets_of_paths(run, expect)
         more_targets(run, expect)
     return rows
 
@@ -328,22 +329,13 @@ UNICAST = {("loopback", 4): 0.6, ("veth-segmented", 4): 0.78, ("veth-segmented",
 """By path and members: the least rate of unicast, of multicast's."""
 
 
-def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
-    """Those of boards, of hosts, of keys, of transports, and of calls of a replica."""
-    for row in run.get("keyed", ()):
-        what = ", ".join([row["what"], *sent(row), row["path"], "with a key"])
-        unit = "" if row["unit"] == "messages" else f", {UNITS[row['unit']]} more"
-        expect(what + unit, row["target"], row["change"], most=row["unit"] != "messages")
-    for row in run.get("board", ()):
-        expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
-    for row in run.get("forged", ()):
-        if row["kind"] == "no key, asked" or row["beside"] == "of another group":
-            expect(f"rate of a group, {row['kind']}, of that {row['beside']}", 0.98, row["ratio"])
-    for row in run.get("slow", ()):
-        least = {"exclude": 0.95, "skip": 0.9}[row["slow"]]
-        expect(f"slow={row['slow']}, one of four stops, of the rate without that one", least, row["ratio"])
-    for row in run.get("between_hosts", ()):
-        expect(f"perf --hosts over namespaces, {row['size']:,} B, of --path veth", 0.95, row["ratio"])
+def targets_of_paths(run: dict[str, Any], expect: Callable[..., None]) -> None:
+    """Those of shared links and of transports."""
+    for row in run.get("shared_link", ()):
+        least = {"alone": 0.85, "lossy": 0.85 * 0.75, "shared": 0.7, "narrow": 0.9}[row["case"]]
+        reached = next(row[key] for key in ("of_link", "jain", "of_before") if key in row)
+        where = f"{row['link_mbit']:,.0f} Mb/s, {row.get('round_trip_ms', 5):g} ms"
+        expect(f"{LINK_CASES[row['case']]}, on {where}", least, reached)
     for row in run.get("transports", ()):
         what = f"{row['path']}, {row['members']} members, {row['size']:,} B, of multicast"
         expect(f"transport=auto, {what}", 0.99, row["ratio"]["auto"])
@@ -354,6 +346,24 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
     for row in run.get("transports_latency", ()):
         what = f"half a round trip by unicast, {row['members']} members, of multicast's, p50"
         expect(what, 1.3, row["ratio"], most=True)
+
+
+def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
+    """Those of boards, of hosts, of keys, and of calls of a replica."""
+    for row in run.get("keyed", ()):
+        what = ", ".join([row["what"], *sent(row), row["path"], "with a key"])
+        unit = "" if row["unit"] == "messages" else f", {UNITS[row['unit']]} more"
+        expect(what + unit, row["target"], row["change"], most=row["unit"] != "messages")
+    for row in run.get("board", ()):
+        expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
+    for row in run.get("forged", ()):
+        if row["kind"] not in ("no key, forged", "of another group"):
+            expect(f"rate of a group, {row['kind']}, of that {row['beside']}", 0.98, row["ratio"])
+    for row in run.get("slow", ()):
+        least = {"exclude": 0.95, "skip": 0.9}[row["slow"]]
+        expect(f"slow={row['slow']}, one of four stops, of the rate without that one", least, row["ratio"])
+    for row in run.get("between_hosts", ()):
+        expect(f"perf --hosts over namespaces, {row['size']:,} B, of --path veth", 0.95, row["ratio"])
     for row in run.get("membership", ()):
         expect(
             f"{row['text']}, of multicast's, p50",
@@ -388,20 +398,22 @@ def state_row(run: dict[str, Any]) -> list[str]:
     return [state, load, f"{run['mb_per_s']:.0f}", f"{low:.0f}–{high:.0f}"]
 
 
+LINK_CASES = {
+    "alone": "a group",
+    "lossy": "a group; 1 % of the packets dropped at random",
+    "shared": "two groups, and a TCP stream (CUBIC)",
+    "narrow": "a group before, and 3 s after packets above 1,400 bytes vanish",
+}
+"""What is on the emulated link, by case of bench/shared_link.py."""
+
+
 def link_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of links that groups share."""
     lost = f"{row['of_link']:.2f} of the link; its queue drops {100 * row['dropped']:.1f} %" if "of_link" in row else ""
-    on, result = {
-        "alone": ("a group", lost),
-        "lossy": ("a group; 1 % of the packets dropped at random", lost),
-        "shared": ("two groups, and a TCP stream (CUBIC)", f"Jain's index {row.get('jain')}"),
-        "narrow": (
-            "a group before, and 3 s after packets above 1,400 bytes vanish",
-            f"{row.get('of_before')} of before",
-        ),
-    }[row["case"]]
+    result = {"shared": f"Jain's index {row.get('jain')}", "narrow": f"{row.get('of_before')} of before"}
     link = [f"{row['link_mbit']:,.0f}", f"{row.get('round_trip_ms', 5):g}"]
-    return [*link, on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
+    rates = ", ".join(f"{rate:.1f}" for rate in row["mbit"])
+    return [*link, LINK_CASES[row["case"]], rates, result.get(row["case"], lost)]
 
 
 def transports_row(row: dict[str, Any]) -> list[str]:

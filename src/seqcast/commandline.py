@@ -154,12 +154,25 @@ class Progress:
             on_stderr(text + "\n")
 
 
+def named_file(text: str) -> str:
+    """Argument type: the name of a file. Empty, it is most likely a variable of the shell that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("names no file: leave the option out if there is none")
+    return text
+
+
 def add_key(target: argparse.ArgumentParser, ciphers: Sequence[str]) -> None:
     """Adds the settings of a group with a key."""
-    target.add_argument("--key", metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)")
+    target.add_argument(
+        "--key", type=named_file, metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)"
+    )
     target.add_argument("--cipher", choices=ciphers, help="with --key: the cipher of messages (auto)")
-    target.add_argument("--identity", metavar="FILE", help="with --key: identity of this process (none)")
-    target.add_argument("--authorized", metavar="FILE", help="with --key: list of allowed members (none)")
+    target.add_argument(
+        "--identity", type=named_file, metavar="FILE", help="with --key: identity of this process (none)"
+    )
+    target.add_argument(
+        "--authorized", type=named_file, metavar="FILE", help="with --key: list of allowed members (none)"
+    )
 
 
 def add_pace(target: argparse.ArgumentParser, congestions: Sequence[str]) -> None:

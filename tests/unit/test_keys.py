@@ -1,5 +1,6 @@
 """Key files, and the ciphers that PyNaCl's library has, against a second opinion and published vectors."""
 
+import argparse
 import base64
 import ctypes
 import hashlib
@@ -21,6 +22,7 @@ from kernels import compiled, needs_compiler_and_linux
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
+from seqcast.commandline import add_key
 from seqcast.config import Config, fields, identities, keys
 from seqcast.core.secrets import CIPHERS
 from seqcast.doctor import keys as doctor_keys
@@ -494,6 +496,23 @@ def test_a_secret_itself_is_refused_in_place_of_its_files_name_and_not_shown(val
         reads(path)
     told = str(raised.value) + json.dumps([line.item() for line in doctor_keys.look(Config(key=path), Path("/none"))])
     assert not any(piece in told for piece in (value, value[:8], value[-12:]))
+
+
+@pytest.mark.parametrize("name", ["key", "identity", "authorized"])
+def test_a_file_of_the_key_that_is_given_and_named_by_nothing_is_refused(name, monkeypatch):
+    with pytest.raises(ConfigError, match=f"{name} is None and names no file"):
+        Config(**{name: None})
+    variable = f"SEQCAST_{name.upper()}"
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(ConfigError, match=f"{variable} is empty and names no file"):
+        Config.from_environment()
+    monkeypatch.setenv(variable, "a.key")
+    with pytest.raises(ConfigError, match=f"{name} is empty, though {variable} names one"):
+        Config.from_environment(**{name: ""})
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_key(parser, ["auto"])
+    with pytest.raises(argparse.ArgumentError, match="names no file"):
+        parser.parse_args([f"--{name}", ""])
 
 
 MISSING = (

@@ -149,6 +149,16 @@ def cores(name: str, text: str) -> frozenset[int]:
     return frozenset(found)
 
 
+OF_KEY = ("key", "identity", "authorized")
+"""Settings that name the files of a group with a key. One that is given, and names none, is refused: the program has
+most likely not found its key, and would join a group without one."""
+
+
+def no_file(name: str, given: str) -> str:
+    """Why such a setting is refused; ``given``: its value, in words."""
+    return f"{name} is {given} and names no file: name one, or leave {name} out to join a group without a key"
+
+
 NEEDS_FOUND = codes.FOUND_UNKNOWN(
     'partition="primary" with seeds= that are not plain addresses needs found=: nobody can tell how many members are '
     "intended: give found= a majority of them on all, such as found=2 of 3, or the addresses of all of them as seeds="

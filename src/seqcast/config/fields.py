@@ -989,6 +989,8 @@ class Config(_Marked):
                 value = _computed(field, self)
                 if value != value:  # there is no formula for this case
                     raise ConfigError(check.NEEDS_FOUND)
+            if value is None and field.name in check.OF_KEY:
+                raise ConfigError(check.no_file(field.name, "None"))
             if hints[field.name] is str and (value is None or isinstance(value, Path)):
                 value = str(value or "")
             if field.name == "seeds" and isinstance(value, list | tuple):
@@ -1052,7 +1054,8 @@ class Config(_Marked):
         with a warning in the log.
 
         Raises:
-            ConfigError: a value that is not allowed, or a variable that names no setting.
+            ConfigError: a value that is not allowed, a variable that names no setting, or a file of the key that
+                is named by nothing, so that nobody joins without a key by mistake.
         """
         path, variables = sources.variables(os.environ if environment is None else environment, _hints())
         table = sources.toml_table(path) if path else {}
@@ -1060,6 +1063,11 @@ class Config(_Marked):
         check.names(settings, _hints(), "join")
         marks = dict.fromkeys(table, str(path))
         marks |= {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in variables}
+        for name in check.OF_KEY:
+            if variables.get(name) == "":
+                raise ConfigError(check.no_file(f"{sources.ENVIRONMENT_PREFIX}{name.upper()}", "empty"))
+            if settings.get(name) == "" and {**table, **variables}.get(name):
+                raise ConfigError(check.no_file(name, f"empty, though {marks[name]} names one"))
         chosen = cls(**{**table, **variables, **settings})
         return chosen._mark({name: mark for name, mark in marks.items() if name not in settings})
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from seqcast.commandline import Parser, add_pace, whole
+from seqcast.commandline import Parser, add_pace, named_file, whole
 from seqcast.config import CIPHERS, CONGESTIONS, PARTITIONS, PRESETS, TRANSPORTS
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf.hosts import VIA
@@ -77,7 +77,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
-    parser.add_argument("--key", metavar="FILE", help="members seal their datagrams with this key (none)")
+    parser.add_argument(
+        "--key", type=named_file, metavar="FILE", help="members seal their datagrams with this key (none)"
+    )
     parser.add_argument("--cipher", choices=CIPHERS, help="with --key: the cipher of messages (auto)")
     parser.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     parser.add_argument(
