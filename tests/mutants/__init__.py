@@ -1,1 +1,1 @@
-"""Breaks of the protocol on purpose, and the test or seed that catches each: ``make mutants``."""
+"""Deliberate breaks, and the test or seed that catches each: ``make mutants``."""

@@ -8,7 +8,7 @@ from mutants.breaks import BREAKS
 from mutants.tree import ROOT
 
 PAGE = ROOT / "docs" / "mutants.md"
-HEAD = """# Breaks of the protocol, and what catches each
+HEAD = """# Deliberate breaks, and the test or seed that catches each
 
 Made by `make mutants`: one break after the other is made in a copy of the tree, and the first test that fails, or the
 first seed of `seqcast sim` with the guarantee that it violates, is named here. Next time that is run first; if it no

@@ -50,6 +50,7 @@ def test_every_order_of_control_frames_keeps_the_guarantees(scene, losses, crash
 
 
 @pytest.mark.long
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     ("scene", "losses", "crashes", "depth", "least"),
     [

@@ -199,6 +199,10 @@ def test_members_here_that_the_view_does_not_have_are_faults():
         assert troubles_here(seen, [seen, board(**OUT, **STOPPED, **{f"about__{name}": value})], 1.0) == [], name
     assert troubles_here(seen, [seen, board(**OUT, gauges__posted=0)], 1.0) == [], "it has ended"
     assert troubles_here(seen, [seen, out], 1001.0) == [], "it has just entered its view"
+    waits = {"about__status": {"name": "joining", "reason": "too few"}, "about__began": 990 * SECOND}
+    nowhere = {"counter": 0, "since": 0, "members": []}
+    joiner = board(about__name="d", about__id=4, about__view=nowhere, **waits)
+    assert [each.code.number for each in troubles_here(seen, [seen, joiner], 1.0)] == ["SC3103"]
     beside = board(about__name="b", about__id=2, **STOPPED)
     assert [each.code.number for each in troubles_here(seen, [seen, beside], 1.0)] == ["SC2207"]
 

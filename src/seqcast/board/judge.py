@@ -144,11 +144,11 @@ def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding
         return wrong
     for other in [each for each in found if each.alive and _could_meet(board, each)]:
         view = other.about["view"]
-        if not view["members"] or other.about["id"] in ids:
+        if other.about["id"] in ids:
             continue
         wrong += troubles(other, stall_s)
         # Members do not enter a view at the same moment.
-        if not is_over(other) and min(_age_s(board), _age_s(other)) > stall_s:
+        if view["members"] and not is_over(other) and min(_age_s(board), _age_s(other)) > stall_s:
             names = ", ".join(each["name"] for each in view["members"])
             text = f"{other.name} (process {other.about['pid']}) is here in another view: {view['counter']} [{names}]"
             wrong.append(finding(codes.MEMBER_EXCLUDED, text))
