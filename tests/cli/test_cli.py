@@ -142,6 +142,15 @@ def test_a_command_founds_a_primary_group_only_if_it_is_told_to(monkeypatch):
     assert found() == 0
 
 
+def test_tail_observes_a_primary_group_unless_it_is_to_found_it():
+    def observes(*options):
+        arguments = tail.parse(["orders", *options])
+        return tail.watching(group_settings(arguments)["config"], arguments.observe).observer
+
+    assert observes("--observe") and not observes() and not observes("--partition", "merge")
+    assert observes("--partition", "primary") and not observes("--partition", "primary", "--found", "1")
+
+
 def test_a_blocked_group_names_the_command_with_all_that_it_needs_to_reach_it():
     config = seqcast.Config(interface="eth 1", port=4000, address="239.1.2.3", ttl=2)
     options = derive.reach(config)

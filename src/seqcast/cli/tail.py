@@ -24,12 +24,19 @@ LOOK_S = 0.25
 def main(arguments: argparse.Namespace) -> int:
     """Joins, and prints until ``--count`` messages are out, the reader is gone, or an interrupt or exclusion comes."""
     settings = group_settings(arguments)
-    settings["config"] = settings["config"].replace(observer=arguments.observe)
+    settings["config"] = watching(settings["config"], arguments.observe)
     with seqcast.join(arguments.cluster, **settings) as group:
         try:
             return follow(group, arguments.count, arguments.json)
         except KeyboardInterrupt:
             return 0  # the usual end of this command
+
+
+def watching(config: seqcast.Config, observe: bool) -> seqcast.Config:
+    """The config to join with. In a primary group that this command is not to found, no part in decisions is wanted: as
+    a member it would coordinate once the others have started again, and replicas would have no leader."""
+    guest = config.partition == "primary" and config.found == 0 and config.membership == "coordinated"
+    return config.replace(observer=observe or guest)
 
 
 def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
@@ -80,7 +87,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--observe",
         action="store_true",
         help="join as an observer, which takes no part in decisions, founds no group, and waits for one (default: as a "
-             "member, so that this command may be the first of a group)",
+             "member, so that this command may be the first of a group; with partition=primary: so, unless --found is "
+             "given)",
     )
     result.add_argument(
         "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"
