@@ -424,6 +424,8 @@ def test_asyncio_calls_and_reads(disk: bool, tmp_path: Path) -> None:
             assert await kv.wait_ready(1.0) and len(kv.group.view) == 1
         with pytest.raises(seqcast.NotReady):
             await kv.call(b"1")
+        with pytest.raises(seqcast.NotReady):
+            await kv.read(lambda machine: machine.total, guarantee="local")
 
     asyncio.run(main())
 
@@ -517,6 +519,9 @@ def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(
         wait_until(lambda: "SC3111" in kv.why)
         with pytest.raises(seqcast.StableFailed, match="No space left"):
             kv.call(b"100")
+        for guarantee in ("local", "read-your-writes", "linearizable"):
+            with pytest.raises(seqcast.StableFailed, match="No space left"):
+                kv.read(lambda machine: machine.total, guarantee=guarantee)
         assert "(SC3111)" in caplog.text
         assert isinstance(kv.failed, seqcast.StableFailed) and told.get(timeout=LIMIT_S) is kv.failed
         kv.on_failed(told.put)  # is too late, and so is told at once
@@ -524,6 +529,8 @@ def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(
     with replicate(cluster(), "a") as closed:
         closed.on_failed(told.put)
     assert closed.failed is None and told.empty()
+    with pytest.raises(seqcast.NotReady, match="closed"):
+        closed.read(lambda machine: machine.total, guarantee="local")
 
 
 def test_the_fence_of_a_lock_and_the_values_of_a_dictionary_outlast_all_processes(tmp_path: Path) -> None:

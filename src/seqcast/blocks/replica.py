@@ -414,7 +414,8 @@ class Replica(Closing, Generic[M]):
             timeout: seconds; None: no limit.
 
         Raises:
-            NotReady: the guarantee could not be given within ``timeout``, or the replica has no state yet.
+            NotReady: the guarantee could not be given within ``timeout``, the replica has no state yet, or was closed.
+            SeqcastError: the one that has ended this replica; see ``failed``.
             UsageError: the guarantee is unknown; or the machine reads, or a function that ``on_change`` was
                 given.
         """
@@ -439,6 +440,8 @@ class Replica(Closing, Generic[M]):
         """The value, and with ``stable=`` the position that was seen, else 0; None: the machine was not free within
         ``wait_s``, as it applies an operation, or a snapshot is written to a slow disk."""
         self._check_thread()
+        if self._failure is not None:
+            self._refuse_failed()
         if not self._was_member:
             raise NotReady(f"this replica has no state yet: {self.why}")
         if not self._applying.acquire(timeout=-1.0 if wait_s is None else min(max(wait_s, 0.0), threading.TIMEOUT_MAX)):
