@@ -69,6 +69,8 @@ class Service(ABC):
 
     name: str
     cluster: str
+    sign = ""
+    """Text in each line that shows that the service is there."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = places
@@ -112,7 +114,7 @@ class Service(ABC):
             assert time.monotonic() < end, f"{self.name}: not all members are in one view"
             time.sleep(0.05)
         begun = len(self.lines)
-        while not self.heard({at for at, _, _ in self.lines[begun:]}):
+        while not self.heard({at for at, _, line in self.lines[begun:] if self.sign in line}):
             assert time.monotonic() < end, f"{self.name}: a member does not answer"
             time.sleep(0.02)
 
@@ -185,6 +187,7 @@ class KeyValue(Service):
 
 class Scheduler(Service):
     name = cluster = "scheduler"
+    sign = " runs job "
 
     def arguments(self, at: int) -> list[str]:
         return ["abc"[at]]
@@ -193,7 +196,7 @@ class Scheduler(Service):
         return bool(places)  # the leader alone prints
 
     def wrong(self) -> list[str]:
-        runs = [line.split() for _, _, line in self.lines if " runs job " in line and line.endswith("\n")]
+        runs = [line.split() for _, _, line in self.lines if self.sign in line and line.endswith("\n")]
         jobs = sorted((int(words[3]), int(words[6])) for words in runs)
         numbers, fences = [number for number, _ in jobs], [fence for _, fence in jobs]
         found = [f"job {number} ran twice" for number in {each for each in numbers if numbers.count(each) > 1}]
