@@ -22,6 +22,7 @@ from sim_stage import Stage
 from seqcast._native.engine import SENT, Batch, Message
 from seqcast.blocks import Feed, Lock, Parts, ReplicatedDict, Rpc, Snapshot, batches, feed, replica, rpc
 from seqcast.blocks.batches import Batches
+from seqcast.blocks.clock import Estimate
 from seqcast.blocks.lock import ACQUIRE, ANSWER, OPERATION, QUEUED
 from seqcast.blocks.outbox import Call
 from seqcast.blocks.replica import Replica, _Part, checked_settings
@@ -303,6 +304,8 @@ class Services(Host):
     def make(self) -> None:
         self.table, self.lock = ReplicatedDict(), Lock()
         self.replica: Replica[Any] = Replica("sim", Parts(self.table, self.lock), self.name, CONFIG)
+        started_ns = self.town.clock.now + (ord(self.name) << 50)  # of its machine: two monotonic clocks differ
+        self.replica._estimate = Estimate(lambda: self.town.clock.now + started_ns)
         self.told: list[Any] = []
         self.table.on_change(self.told.append)
         self.lock._call = self.call_off  # type: ignore[method-assign]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from seqcast.blocks import log as logs
 from seqcast.blocks import outbox as outboxes
+from seqcast.blocks.clock import Estimate
 from seqcast.blocks.log import FORGOTTEN, RETRIED, Entry, Log
 from seqcast.blocks.outbox import MESSAGE_BYTES, Call, Outbox
 from seqcast.errors import OtherRelease, UsageError
@@ -44,8 +45,8 @@ def joiner_of(log):
     st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20)),
     st.integers(-(2**63), 2**63 - 1),
 )  # fmt: skip
-def test_a_message_is_unchanged(flags, origin, number, operations, sent_ns):
-    entry = Entry(flags, origin, number, 3, 4, operations, sent_ns)
+def test_a_message_is_unchanged(flags, origin, number, operations, told_ns):
+    entry = Entry(flags, origin, number, 3, 4, operations, told_ns)
     assert Entry.decode(entry.encode()) == entry
 
 
@@ -210,20 +211,34 @@ def test_a_machine_that_raises_answers_with_the_error_and_once():
 def test_a_joiner_has_table_time_and_view():
     log = Log(Counting())
     log.enter([MEMBER, 9])
-    for seq, sent_ns in ((1, 1000), (2, 5000)):
-        take(log, Entry(0, 1, seq, 1, seq, [b"1"], sent_ns).encode())
+    for seq, told_ns in ((1, 1000), (2, 5000)):
+        take(log, Entry(0, 1, seq, 1, seq, [b"1"], told_ns).encode())
     other = joiner_of(log)
-    assert (other.view, other.clock.now_ns, other.answer(1, 2)) == ((MEMBER, 9), 4000, (True, b"2"))
-    assert other.machine.total == 2
+    assert (other.view, other.now_ns, other.answer(1, 2)) == ((MEMBER, 9), 5000, (True, b"2"))
+    assert other.machine.total == 2 and other.estimate_ns == 5000
 
 
 def test_messages_tell_the_time_at_which_they_were_made():
     now_ns = 10**15
     log, outbox = Log(Counting()), Outbox(1, lambda: now_ns)
-    for later_ns in (0, 7, 0):  # the first one tells nothing
+    for later_ns in (0, 7, -5):  # the last one tells no new time
         now_ns += later_ns
         outbox.applied(take(log, outbox.compose(empty=True)))
-    assert log.clock.now_ns == 7
+    assert log.now_ns == 10**15 + 7
+
+
+def test_an_estimate_is_that_of_the_message_that_came_fastest():
+    times = iter([1000, 1010, 1100, 1110, 1200, 1210, 2000, 2001])
+    estimate = Estimate(lambda: next(times))
+    found = []
+    for told_ns in (50, 120, 300):  # right away; 80 behind that; 50 before that
+        estimate.hear(told_ns)
+        found.append(estimate.now_ns())
+    assert found == [60, 160, 310]
+    estimate.forget()
+    assert estimate.now_ns() == 0
+    estimate.hear(7)  # less than before: in another group
+    assert estimate.now_ns() == 8
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", b"{ some }", logs.STATE, logs.STATE + b"0" * 15])

@@ -69,7 +69,7 @@ def test_the_state_comes_back_with_its_position_its_view_and_its_answers(tmp_pat
     before, _ = written(tmp_path / "a", [b"1", b"20"], [b"300"])
     log, disk = opened(tmp_path / "a")
     assert log.machine.total == 321 and log.mark == before.mark == Mark(3, 5)
-    assert log.view == (MEMBER,) and log.clock.now_ns == before.clock.now_ns
+    assert log.view == (MEMBER,) and log.now_ns == before.now_ns
     assert log.answer(1, 2).data == b"21"
     disk.close()
 

@@ -14,7 +14,7 @@ import json
 import logging
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ import numpy as np
 import seqcast.codes as codes
 from seqcast._native.engine import Batch, Message
 from seqcast.arguments import nanoseconds
-from seqcast.blocks.clock import Clock
 from seqcast.core.orders import by_name
 from seqcast.errors import ConfigError, NotMember, UsageError
 from seqcast.net.spool import Spool
@@ -72,6 +71,32 @@ def end(writer: str, batch: int) -> bytes:
 
 
 _Entries = dict[str, tuple[int, int]]
+
+
+class Clock:
+    """Time that passes with the batches of a stream, the same on every member: from the same messages.
+
+    A writer may only send, and so know of no time but its own. Each END carries the monotonic time of its sender, which
+    nobody sets: two of these have nothing in common, but the time between two messages of one sender is right. So the
+    first message of a sender tells how far its time is from this one, and its later messages advance this one. While
+    nobody sends, no time passes. (With wall clocks, one that is set an hour ahead would end all that lasts less.)
+
+    Args:
+        now_ns: its reading.
+        apart: id of a sender in the view -> how far this clock is ahead of the sender's, ns.
+    """
+
+    def __init__(self, now_ns: int = 0, apart: Mapping[int, int] | None = None) -> None:
+        self.now_ns = now_ns
+        self.apart = dict(apart or {})
+
+    def hear(self, sender: int, sent_ns: int) -> None:
+        """Takes the time of a message, ns by its sender's monotonic clock."""
+        self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
+
+    def keep(self, present: Iterable[int]) -> None:
+        """Drops the entries of senders that are not present."""
+        self.apart = {sender: self.apart[sender] for sender in present if sender in self.apart}
 
 
 @dataclass
@@ -157,7 +182,7 @@ class Batches:
         keep_s: entries of writers that ended no batch for this many seconds are dropped; the same on every member. Time
             passes as the messages of the stream tell that end batches (`Clock`), the same on every member, and stands
             still between them. A writer that comes back later, and repeats its last batch, is delivered twice: so this
-            is longer than any writer may pause.
+            is longer than any two writers may pause, together, as time passes late during the pause of one.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 
 
-class Clock:
-    """Time that passes in an ordered stream, the same on every member: from the same messages.
+class Estimate:
+    """A replica's estimate of the group's time, which goes on while nobody sends.
 
-    Messages carry the monotonic time of their senders, which nobody sets: two of these have nothing in common, but
-    the time between two messages of one sender is right. So the first message of a sender tells how far its time is
-    from this one, and its later messages advance this one. While nobody sends, no time passes. (With wall clocks, one
-    that is set an hour ahead would end, on every member, all that lasts less.)
+    The group's time is the same on every member at the same message: the highest that a message has told, and a message
+    tells the estimate of its sender. Between messages each member goes by its monotonic clock, which nobody sets. The
+    least difference between that clock and the group's time is that of the message that was under way for the shortest
+    time. So no estimate is ahead of all those from which it comes, and the group's time passes as fast as the clocks
+    do. (With wall clocks, one that is set an hour ahead would end, on every member, all that lasts less.)
 
     Args:
-        now_ns: its reading.
-        apart: id of a sender in the view -> how far this clock is ahead of the sender's, ns.
+        monotonic_ns: gives the time of that clock.
     """
 
-    def __init__(self, now_ns: int = 0, apart: Mapping[int, int] | None = None) -> None:
-        self.now_ns = now_ns
-        self.apart = dict(apart or {})
+    def __init__(self, monotonic_ns: Callable[[], int]) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._ahead_ns: int | None = None  # the clock, of the group's time; None: this replica is not in the group
 
-    def hear(self, sender: int, sent_ns: int) -> None:
-        """Takes the time of a message, ns by its sender's monotonic clock."""
-        self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
+    def now_ns(self) -> int:
+        """The estimate; 0 outside of a group."""
+        return 0 if self._ahead_ns is None else self._monotonic_ns() - self._ahead_ns
 
-    def keep(self, present: Iterable[int]) -> None:
-        """Drops the entries of senders that are not present."""
-        self.apart = {sender: self.apart[sender] for sender in present if sender in self.apart}
+    def hear(self, now_ns: int) -> None:
+        """The group's time is at least this now."""
+        ahead_ns = self._monotonic_ns() - now_ns
+        self._ahead_ns = ahead_ns if self._ahead_ns is None else min(self._ahead_ns, ahead_ns)
+
+    def forget(self) -> None:
+        """The membership has ended: the group that this replica joins next may know of less time."""
+        self._ahead_ns = None

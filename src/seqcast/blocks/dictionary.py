@@ -127,8 +127,8 @@ class ReplicatedDict(Block):
             key: text.
             value: of a kind that the codec can carry.
             ttl_s: seconds after which the key is gone, unless set again; None: for ever. All members drop a key at
-                the same place among the operations: time passes as the messages of the group tell, by the monotonic
-                clocks of its members. A wall clock that is set changes nothing.
+                the same place among the operations: time passes by the monotonic clocks of the members, and messages
+                tell it. A wall clock that is set changes nothing, and no time passes while no member runs.
             timeout: as for ``Replica.call``.
         """
         return self._old(self._call(self._operation(key, value, ttl_s), timeout))

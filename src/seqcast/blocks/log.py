@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
-from seqcast.blocks.clock import Clock
 from seqcast.blocks.formats import BYTES, check_format
 from seqcast.errors import OtherRelease, UsageError
 
@@ -31,8 +30,7 @@ _COUNT = struct.Struct("<I")
 _TABLE = struct.Struct("<I?")
 _ORIGIN = struct.Struct("<QQI")
 _ANSWER = struct.Struct("<Q?I")
-_CLOCK = struct.Struct("<qI")
-_APART = struct.Struct("<Qq")
+_TIME = struct.Struct("<qq")
 _MARK = struct.Struct("<QQ")
 
 
@@ -67,7 +65,7 @@ class Machine(Protocol):
     """A state machine: equal states that apply equal operations become equal, and give equal answers.
 
     A machine may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's
-    order; ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the
+    order; ``heard(now_ns)``, which is called before each message with the group's time (`Estimate`); and ``due()``, the
     time at which the machine must be told the time even if nobody sends, or None. A machine that changes in
     ``heard`` changes only at the time of ``due``: only such times are kept on disk (``stable=``).
     """
@@ -157,7 +155,7 @@ class Entry(NamedTuple):
         floor: all operations of the origin before this one are answered.
         first: number of its first operation.
         operations: in order.
-        sent_ns: when the message was made, by the monotonic clock of its sender.
+        told_ns: the group's time when the message was made, by the sender's `Estimate`.
     """
 
     flags: int
@@ -166,13 +164,13 @@ class Entry(NamedTuple):
     floor: int
     first: int
     operations: Sequence[bytes]
-    sent_ns: int = 0
+    told_ns: int = 0
 
     def encode(self) -> bytes:
         operations = self.operations
         lengths = struct.pack(f"<{len(operations)}I", *map(len, operations))
         flags, origin, number, floor, first = self[:5]
-        head = HEAD.pack(MESSAGE, flags, origin, number, floor, first, self.sent_ns, len(operations))
+        head = HEAD.pack(MESSAGE, flags, origin, number, floor, first, self.told_ns, len(operations))
         return b"".join((head, lengths, *operations))
 
     @staticmethod
@@ -188,7 +186,7 @@ class Entry(NamedTuple):
             raise Malformed(str(error)) from None
         if len(data) < HEAD.size:
             raise Malformed("too short")
-        _, flags, origin, number, floor, first, sent_ns, count = HEAD.unpack_from(data)
+        _, flags, origin, number, floor, first, told_ns, count = HEAD.unpack_from(data)
         begin = HEAD.size + 4 * count
         if begin > len(data):
             raise Malformed("too short")
@@ -197,7 +195,7 @@ class Entry(NamedTuple):
         if marks[-1] != len(data):
             raise Malformed("the length is not the one in the header")
         operations = [data[at:to] for at, to in pairwise(marks)]
-        return Entry(flags, origin, number, floor, first, operations, sent_ns)
+        return Entry(flags, origin, number, floor, first, operations, told_ns)
 
 
 class Applied(NamedTuple):
@@ -222,12 +220,16 @@ class Log:
 
     Args:
         machine: the application's.
+
+    Attributes:
+        now_ns: the group's time.
+        estimate_ns: the same by the estimate of the member that gave the state.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.counters = Counters()
-        self.clock = Clock()
+        self.now_ns = self.estimate_ns = 0
         self.view: tuple[int, ...] = ()  # ids of the members
         self.mark = Mark()
         self.record: Callable[[Entered | Told], object] | None = None  # told of each step of `mark`
@@ -261,7 +263,6 @@ class Log:
 
     def _enter(self, view: Entered) -> None:
         self.view = view.ids
-        self.clock.keep(self.view)
         if self._entered is not None:
             self._entered(self.view)
         self._step(view)
@@ -282,7 +283,7 @@ class Log:
             self._enter(what)
             return
         entry = Entry.decode(what.payload)
-        self.clock.now_ns = max(self.clock.now_ns, what.now_ns)
+        self.now_ns = max(self.now_ns, what.now_ns)
         self._step(what)
         self._perform(entry, 0)
 
@@ -320,18 +321,18 @@ class Log:
         except OtherRelease as other:
             self._ended = other
             raise
-        self.clock.hear(sender, entry.sent_ns)
+        self.now_ns = max(self.now_ns, entry.told_ns)
         if entry.operations or self._is_due():
-            self._step(Told(self.clock.now_ns, payload))
+            self._step(Told(self.now_ns, payload))
         return self._perform(entry, sender)
 
     def _is_due(self) -> bool:
         due = self._due() if self._heard is not None else None
-        return due is not None and due <= self.clock.now_ns
+        return due is not None and due <= self.now_ns
 
     def _perform(self, entry: Entry, sender: int) -> Applied:
         if self._heard is not None:
-            self._heard(self.clock.now_ns)
+            self._heard(self.now_ns)
         if not entry.operations and entry.origin not in self._origins:
             return Applied(entry, sender, [])
         origin = self._origins.pop(entry.origin, None)
@@ -367,14 +368,18 @@ class Log:
 
     # ---- the state of joiners
 
-    def snapshot(self, write: Callable[[bytes], None]) -> list[Applied]:
+    def snapshot(self, write: Callable[[bytes], None], estimate_ns: int = 0) -> list[Applied]:
         """Writes the state at the beginning of a view, before the view itself is taken. Returns the decided
-        operations."""
+        operations.
+
+        Args:
+            estimate_ns: of the group's time, for the joiner to begin with: perhaps nobody has sent for hours.
+        """
         applied = self.settle()
-        self.write(write)
+        self.write(write, estimate_ns)
         return applied
 
-    def write(self, write: Callable[[bytes], None]) -> None:
+    def write(self, write: Callable[[bytes], None], estimate_ns: int = 0) -> None:
         """Writes the state, without operations that wait for a view."""
         write(STATE + _MARK.pack(*self.mark))
         write(_TABLE.pack(len(self._origins), self._dropped))
@@ -382,9 +387,7 @@ class Log:
             write(_ORIGIN.pack(uid, origin.floor, len(origin.answers)))
             for seq, (ok, data) in origin.answers.items():
                 write(_ANSWER.pack(seq, ok, len(data)) + data)
-        write(_CLOCK.pack(self.clock.now_ns, len(self.clock.apart)))
-        for pair in self.clock.apart.items():
-            write(_APART.pack(*pair))
+        write(_TIME.pack(self.now_ns, max(self.now_ns, estimate_ns)))
         write(_COUNT.pack(len(self.view)) + struct.pack(f"<{len(self.view)}Q", *self.view))
         self.machine.snapshot(write)
 
@@ -417,8 +420,7 @@ class Log:
             origin = self._origins[uid] = _Origin(floor)
             for seq, ok, size in (unpack(_ANSWER) for _ in range(answers)):
                 origin.answers[seq] = Answer(ok, read(size) if size else b"")
-        now_ns, count = unpack(_CLOCK)
-        self.clock = Clock(now_ns, dict(unpack(_APART) for _ in range(count)))
+        self.now_ns, self.estimate_ns = unpack(_TIME)
         (count,) = unpack(_COUNT)
         self.view = unpack(struct.Struct(f"<{count}Q"))
         self.machine.restore(read)

@@ -71,7 +71,7 @@ class Outbox:
 
     Args:
         origin: id of the replica, the same in each of its incarnations.
-        now_ns: gives the monotonic time, for messages to tell.
+        now_ns: gives the group's time, for messages to tell (`Estimate`).
         counters: of the replica.
         message_bytes: a message gathers operations up to this size; a single larger operation has one of its own.
     """

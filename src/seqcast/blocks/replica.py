@@ -19,6 +19,7 @@ from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
 from seqcast.api.group import ENDING, Group, join, open_groups
 from seqcast.arguments import as_about, check_name, deadline_of, left_until, nanoseconds
+from seqcast.blocks.clock import Estimate
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.disk import DiskLog
 from seqcast.blocks.durable import Durable
@@ -195,12 +196,13 @@ class Replica(Closing, Generic[M]):
                 raise ConfigError("stable= needs name=: others know a member that starts again by its name")
             self._durable = Durable(DiskLog(config.stable, cluster, name), self._log, self._settle, self._disk_failed)
         self._applying = threading.Lock()  # of the log and the machine
+        self._estimate = Estimate(lambda: time.monotonic_ns())
         self._due: Callable[[], int | None] | None = getattr(machine, "due", None)
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
         self._info = info
         self._gathers = min(MESSAGE_BYTES, config.message_bytes_max - HEAD_BYTES)
-        self._outbox = Outbox(secrets.randbits(64), lambda: time.monotonic_ns(), self._log.counters, self._gathers)
+        self._outbox = Outbox(secrets.randbits(64), lambda: self._estimate.now_ns(), self._log.counters, self._gathers)
         self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -737,6 +739,7 @@ class Replica(Closing, Generic[M]):
             self._lock.wait_for(self._is_over, seconds)
 
     def _joined(self, group: Group) -> None:
+        self._estimate.hear(self._log.now_ns)
         with self._lock:
             self._group, self._was_member, self._why = group, True, ""
             answered = self._outbox.rejoined(self._log if self._durable is None else None)
@@ -751,6 +754,7 @@ class Replica(Closing, Generic[M]):
         with self._lock:
             self._group = None
             self._why = self._why or str(group.status.reason) or "it left its group"
+        self._estimate.forget()
         with self._applying:
             self._log.leave()
             if self._durable is not None:
@@ -783,6 +787,7 @@ class Replica(Closing, Generic[M]):
             return None
         with self._applying:
             applied = self._log.take(message.payload, sender.id, message.transitional)
+            self._estimate.hear(self._log.now_ns)
             if durable is not None:
                 durable.applied(sender)
         return applied
@@ -812,6 +817,7 @@ class Replica(Closing, Generic[M]):
         with self._applying:
             if isinstance(event, View):
                 done = self._log.enter([member.id for member in event.members], event.view_id.counter)
+                self._estimate.hear(self._log.now_ns)
                 self._view = event
                 if self._durable is not None:
                     self._durable.entered(group, event)
@@ -857,7 +863,7 @@ class Replica(Closing, Generic[M]):
         if due is None:
             return None
         passed = self._ticked + TICK_S - time.monotonic()
-        return max(passed, (due - self._log.clock.now_ns) / 1e9, 0.0)
+        return max(passed, (due - self._estimate.now_ns()) / 1e9, 0.0)
 
     def _tick(self, group: Group) -> None:
         self._ticked = time.monotonic()
@@ -908,18 +914,21 @@ class _Part:
     def get_state(self, write: Callable[[Any], None]) -> None:
         of = self._of
         with of._applying:
-            applied = of._log.snapshot(write)
+            applied = of._log.snapshot(write, of._estimate.now_ns())
         group = of._group
         if applied and group is not None:
             of._own(group, applied)
 
     def set_state(self, read: Callable[..., bytes]) -> None:
-        durable, restore = self._of._durable, functools.partial(self._of._log.restore, read)
-        with self._of._applying:
-            if durable is None:
+        of, begun_ns = self._of, time.monotonic_ns()
+        restore = functools.partial(of._log.restore, read)
+        with of._applying:
+            if of._durable is None:
                 restore()
             else:
-                durable.replaces(restore)
+                of._durable.replaces(restore)
+            of._estimate.forget()
+            of._estimate.hear(of._log.estimate_ns + time.monotonic_ns() - begun_ns)
 
 
 def data_of(answer: Answer) -> bytes:
