@@ -334,7 +334,7 @@ def answers(given):
     return {kind for kind, name in NUMBERED.items() if name in names and kind not in ASKING}
 
 
-@pytest.mark.parametrize(("case", "late"), CASES.items(), ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("case", "late"), CASES.items(), ids=[case.__name__ for case in CASES])
 def test_answers_to_a_number_during_the_next_one_change_nothing(case, late):
     asked = case()
     assert set().union(*map(answers, asked.late)) == set(late)

@@ -1,6 +1,7 @@
 """The table of breaks and its page: all apply, and a test or seed that catches each is known. ``make mutants`` runs
 them."""
 
+import os
 import py_compile
 import signal
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from mutants import __main__ as tool
 from mutants import page, parts
 from mutants.breaks import BREAKS, Break
-from mutants.tree import Copy, NoVerdict
+from mutants.tree import Copy, NoVerdict, python
 
 
 def test_the_text_that_each_break_replaces_occurs_once():
@@ -27,6 +28,15 @@ def test_each_test_that_the_page_names_exists():
     tests = [name.partition("[")[0].split("::") for name in named if "::" in name]
     missing = [test for test in tests if f"def {test[-1]}(" not in (tool.ROOT / test[0]).read_text(encoding="utf-8")]
     assert len(tests) > 200 and missing == []
+
+
+@pytest.mark.long
+def test_each_parameter_of_a_test_that_the_page_names_exists():
+    named = {page.command(found) for found in page.read().values()}
+    named = {name for name in named if "[" in name}
+    files = sorted({name.partition("::")[0] for name in named})
+    _, told = python(tool.ROOT, dict(os.environ), *tool.PYTEST, "--collect-only", "-n0", *files, cpu_s=100)
+    assert len(named) > 100 and sorted(named - set(told.splitlines())) == []
 
 
 def test_three_of_four_breaks_are_in_reach_of_simulated_runs():
