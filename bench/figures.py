@@ -55,7 +55,10 @@ COMMANDS: dict[str, list[str]] = {
         for wait, cores in (("blocking", "different"), ("spinning", "different"), ("blocking", "same"))
     ]
     + [f"{PING} --kind aio --order fifo --wait blocking --cores different"],
-    "keyed": ["python bench/keyed.py --pairs 5 --seconds 0.5"],
+    "keyed": [
+        "python bench/keyed.py batches plain 'a hop' --pairs 5 --seconds 0.5",
+        "python bench/keyed.py changes --pairs 41",
+    ],
     "membership": [
         "python bench/membership.py --rounds 4",
         "python bench/membership.py join kill --transport auto unicast --rounds 8",
@@ -63,11 +66,15 @@ COMMANDS: dict[str, list[str]] = {
     "election": [f"python bench/election.py --rounds 3{transport}" for transport in ("", " --transport unicast")],
     "calls": ["python bench/calls.py --rounds 5"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
-    "shared_link": ["python bench/shared_link.py --seconds 8"],
+    "shared_link": [
+        "python bench/shared_link.py --seconds 8",
+        "python bench/shared_link.py --seconds 8 --round-trip-ms 50 --only alone lossy shared",
+    ],
     "board": ["python bench/board_bench.py --pairs 11 --seconds 0.5"],
     "transports": ["python bench/transports.py --pairs 7 --seconds 0.5"],
     "between_hosts": ["python bench/hosts.py --pairs 11 --seconds 0.5"],
     "forged": ["python bench/forged.py --pairs 4"],
+    "slow": ["python bench/slow.py --pairs 5"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
@@ -94,7 +101,7 @@ def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
     same = ("plain", "work", "aeron", "keyed", "membership", "election", "calls", "journal", "shared_link", "board",
-            "transports", "between_hosts", "forged")  # fmt: skip
+            "transports", "between_hosts", "forged", "slow")  # fmt: skip
     keys = {key: key for key in same}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
