@@ -65,6 +65,7 @@ def test_a_board_shows_a_member_its_view_and_its_counters():
         assert any("joined" in event.text for event in board.events)
 
 
+@pytest.mark.multicast  # by unicast the ranges of ports overlap
 def test_groups_of_one_name_on_two_ports_are_two_groups():
     name = cluster()
     with join(name, "a") as a, join(name, "b", port=a.config.port + 20):

@@ -31,6 +31,7 @@ def test_an_address_that_no_interface_has_is_refused():
         seqcast.join(cluster(), interface="203.0.113.77")
 
 
+@pytest.mark.multicast  # seeds have an address, which is refused first
 @pytest.mark.parametrize(("given", "has", "version"), [("127.0.0.1", 4, 6), ("::1", 6, 4), ("fe80::1%lo", 6, 4)])
 def test_an_address_of_the_other_ip_version_is_named_as_such(given, has, version):
     says = f"is an IPv{has} address and ip_version is {version}: give an IPv{version}"
@@ -76,6 +77,7 @@ def _flushes_handed_over():
         return group.counters()["io_flushes_handed"] - before["io_flushes_handed"], [] if first else ["another thread"]
 
 
+@pytest.mark.multicast  # by unicast a lone member sends nothing
 def test_a_thread_transmits_for_a_while_and_the_io_thread_continues():
     """While another thread receives and stamps forwards, there is ever more to transmit: the thread of a sender, or of
     the control plane, would transmit for others and do nothing else."""

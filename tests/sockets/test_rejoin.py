@@ -94,6 +94,7 @@ def test_a_member_that_joins_again_has_its_address_book():
             assert known[a.member.address].source is Source.FORMER
 
 
+@pytest.mark.multicast  # --transport unicast gives all members seeds
 def test_a_member_that_has_left_forgets_the_others_and_a_join_in_vain_does_not(monkeypatch):
     """The next group of that name may be another one, with other seeds."""
     name, settings = cluster(), {**FAST, "transport": "unicast", "port": free_port()}
