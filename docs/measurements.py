@@ -404,7 +404,7 @@ LINK_CASES = {
     "shared": "two groups, and a TCP stream (CUBIC)",
     "narrow": "a group before, and 3 s after packets above 1,400 bytes vanish",
 }
-"""What is on the emulated link, by case of bench/shared_link.py."""
+"""The load on the emulated link, by case of bench/shared_link.py."""
 
 
 def link_row(row: dict[str, Any]) -> list[str]:

@@ -7,9 +7,9 @@
 
 #define FIRST 10 /* packets at the beginning, as RFC 6928 */
 #define FLOOR 4 /* packets always, so that losses show by those that come behind them */
-#define LOSS_PERCENT 2 /* of a round trip's packets may be lost, with this many standard deviations, as chance loses */
-#define DEVIATIONS 3 /* now more and now fewer, and always */
-#define LOSSES 2
+#define LOSS_PERCENT 2 /* of the packets of a round trip may be lost at random; */
+#define DEVIATIONS 3 /* a loss is too large from this many standard deviations above that on, */
+#define LOSSES 2 /* if more packets than these are lost */
 #define ROUND_PACKETS 50 /* fewer in a round trip are counted together with those of the next */
 #define SMOOTHING 8 /* as in RFC 6298 */
 #define SLACK_NS 1000000 /* a longer round trip than that of an empty path, with half as much again, shows a queue */

@@ -73,6 +73,11 @@ def environment(*arguments: str) -> dict[str, str]:
 
 
 @functools.cache
+def troubles(err: str) -> list[str]:
+    """Lines that a program wrote to standard error, without the one of a lone founder, which members with seeds get."""
+    return [line for line in err.splitlines() if "founded the group alone" not in line]
+
+
 def why_no_multicast() -> str:
     """Why plain sockets cannot multicast on loopback; empty if they can. Uses nothing of seqcast."""
     here = socket.inet_aton("127.0.0.1")

@@ -26,6 +26,18 @@ HEADERS = {"total-1999": total_headers.header, "grant": grant_headers.header}
 """A datagram's fields about the order, by the order."""
 
 
+def consume(node, take):
+    """Takes all that has arrived at a simulated process: ``take`` is called with each item, in the application's
+    place."""
+    while node.endpoint.view is not None:
+        item = node.engine.deliver(1 << 20, node.now, node.wall)
+        if item is None:
+            break
+        for each in node.endpoint.marker(item) if isinstance(item, int) else (item,):
+            take(each)
+    node.engine.taken()
+
+
 class Stage(World):
     """A quiet group on a perfect network, whose control frames are written down."""
 

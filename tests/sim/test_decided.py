@@ -3,13 +3,14 @@ them, at the same places."""
 
 from __future__ import annotations
 
+import functools
 import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from halves import first_quick
-from sim_stage import Stage
+from sim_stage import Stage, consume
 
 from seqcast._native.engine import SENT, Batch, Message
 from seqcast.api.sought import Sought
@@ -25,17 +26,7 @@ class Sender:
         self.sought: dict[bytes, Sought] = {}
         self.places: dict[bytes, int | None] = {}  # of all that was delivered here
         self.view: View | None = None
-        node.application.consume = self.consume
-
-    def consume(self) -> None:
-        node = self.node
-        while node.endpoint.view is not None:
-            item = node.engine.deliver(1 << 20, node.now, node.wall)
-            if item is None:
-                break
-            for each in node.endpoint.marker(item) if isinstance(item, int) else (item,):
-                self.take(each)
-        node.engine.taken()
+        node.application.consume = functools.partial(consume, node, self.take)
 
     def take(self, item: Any) -> None:
         if isinstance(item, Batch):

@@ -8,7 +8,7 @@ import random
 import pytest
 from counting import Counting
 from halves import first_quick
-from sim_stage import Stage
+from sim_stage import Stage, consume
 
 from seqcast._native.engine import SENT, Batch
 from seqcast.blocks.log import Log
@@ -29,17 +29,7 @@ class Replica:
         self.unsent: list[bytes] = []
         self.stale: list[str] = []
         self.reads = 0
-        node.application.consume = self.consume
-
-    def consume(self) -> None:
-        node = self.node
-        while node.endpoint.view is not None:
-            item = node.engine.deliver(1 << 20, node.now, node.wall)
-            if item is None:
-                break
-            for each in node.endpoint.marker(item) if isinstance(item, int) else (item,):
-                self.take(each)
-        node.engine.taken()
+        node.application.consume = functools.partial(consume, node, self.take)
 
     def take(self, item) -> None:
         applied = []

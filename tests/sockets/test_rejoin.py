@@ -28,6 +28,25 @@ def exclude(group):
     runner.driver.kick_control()
 
 
+def fails(group, times, error):
+    """Lets the first attempts of a member to join again fail. Returns the times of all."""
+    make, calls = group._rejoin_as, []
+
+    def attempt():
+        calls.append(time.monotonic())
+        if len(calls) <= times:
+            raise error
+        return make()
+
+    group._rejoin_as = attempt
+    return calls
+
+
+def levels(caplog):
+    """Of the lines about attempts that failed."""
+    return [record.levelname for record in caplog.records if "(SC3108)" in record.getMessage()]
+
+
 def until(events, kind):
     seen = []
     for event in events:
@@ -170,40 +189,22 @@ def test_a_member_that_is_excluded_as_too_slow_three_times_stays_out(pair, caplo
 
 def test_attempts_that_fail_are_repeated(pair, monkeypatch, caplog):
     _, b = pair
-    make, calls = b._rejoin_as, []
-
-    def sometimes():
-        calls.append(time.monotonic())
-        if len(calls) < 3:
-            raise seqcast.ConfigError("no interface")
-        return make()
-
-    b._rejoin_as = sometimes
+    calls = fails(b, 2, seqcast.ConfigError("no interface"))
     caplog.set_level("INFO", "seqcast")
     exclude(b)
     until(b.events(), seqcast.Rejoined)
     assert 0.3 < calls[1] - calls[0] < 2 < calls[2] - calls[0] + 1.5 and "no interface (SC3108)" in caplog.text
-    levels = [record.levelname for record in caplog.records if "(SC3108)" in record.getMessage()]
-    assert levels == ["WARNING", "INFO"], "the same failure is a warning once"
+    assert levels(caplog) == ["WARNING", "INFO"], "the same failure is a warning once"
 
 
 def test_attempts_that_time_out_again_and_again_are_a_warning(pair, monkeypatch, caplog):
     _, b = pair
     monkeypatch.setattr(rejoining, "PAUSE_S", 0.001)
-    calls, make = [], b._rejoin_as
-
-    def late():
-        calls.append(0)
-        if len(calls) < 7:
-            raise seqcast.JoinTimeout("nobody answers")
-        return make()
-
-    b._rejoin_as = late
+    fails(b, 6, seqcast.JoinTimeout("nobody answers"))
     caplog.set_level("INFO", "seqcast")
     exclude(b)
     until(b.events(), seqcast.Rejoined)
-    levels = [record.levelname for record in caplog.records if "(SC3108)" in record.getMessage()]
-    assert levels == ["INFO"] * 3 + ["WARNING"] + ["INFO"] * 2
+    assert levels(caplog) == ["INFO"] * 3 + ["WARNING"] + ["INFO"] * 2
 
 
 @pytest.mark.long

@@ -214,7 +214,7 @@ def test_all_packets_of_a_large_message_count_though_each_is_kept_by_itself():
     number = batches = 0
     net.drop = hold
     assert net.engines[0].send(bytes(5000)) == SENT
-    for number in range(6):  # noqa: B007
+    for number in range(6):  # noqa: B007 (`hold` reads it)
         net.run(60, take=False)
         net.take(2)
         while (item := net.engines[1].deliver(1 << 20, net.now, keeps=True)) is not None:

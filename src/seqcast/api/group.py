@@ -254,7 +254,7 @@ class Group(Rejoining, Pausing):
                 self._runner.leave(wait_s)
                 self._graceful = self._runner.standing.left
                 if self._missed:
-                    self._under_lock(self._tell_missed, 0)  # who has the lock receives, and tells at `Left`
+                    self._under_lock(self._tell_missed, 0)  # a thread with the lock receives, and tells them at `Left`
                 self._give_up()
         return self._graceful
 

@@ -1063,12 +1063,13 @@ class Config(_Marked):
         check.names(settings, _hints(), "join")
         marks = dict.fromkeys(table, str(path))
         marks |= {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in variables}
+        given = {**table, **variables}
         for name in check.OF_KEY:
             if variables.get(name) == "":
-                raise ConfigError(check.no_file(f"{sources.ENVIRONMENT_PREFIX}{name.upper()}", "empty"))
-            if settings.get(name) == "" and {**table, **variables}.get(name):
+                raise ConfigError(check.no_file(marks[name], "empty"))
+            if settings.get(name) == "" and given.get(name):
                 raise ConfigError(check.no_file(name, f"empty, though {marks[name]} names one"))
-        chosen = cls(**{**table, **variables, **settings})
+        chosen = cls(**{**given, **settings})
         return chosen._mark({name: mark for name, mark in marks.items() if name not in settings})
 
     @classmethod

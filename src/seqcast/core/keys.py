@@ -8,8 +8,9 @@ So a member seals with the first key of its file that all members of its view op
 lack is chosen only if none suits all: then most members stay together. (A key whose line is removed is neither opened
 nor chosen by that member any more, whatever others say.) Joiners and coordinators of other views that were heard lately
 count where the members leave a choice, and so do those of the view before, to whom its end is repeated. (With a
-recorded frame nobody keeps the old key in use for long: its sender must show to hear us.) A joiner does not know
-the files of a group: every second JOIN is sealed with the next key of its own file, whatever suits those that it hears.
+recorded frame nobody keeps the old key in use for long: its sender must show that our datagrams arrive there.) A joiner
+does not know the files of a group: every second JOIN is sealed with the next key of its own file, whatever suits those
+that it hears.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Keys:
         self._looked: tuple[object, object, object] = None, None, None  # the files when they were looked at last
         self._again_ns = NEVER  # when to choose again, as somebody does not count any more
         self._trouble, self._due_ns = "", NEVER  # a warning, and when it is due
-        self._parts = False  # by that, files part members
+        self._parts = False  # the warning is about files that part members
         self._told: set[str] = set()
 
     @property

@@ -242,8 +242,7 @@ def _located(host: str, ports: Iterable[int], config: Config) -> tuple[bytes, ..
         found = _asked(host, config.ip_version)
     except socket.gaierror as error:
         other = 10 - config.ip_version
-        without = error.errno in NOT_OF_THIS_VERSION and bool(_asked(host, other))
-        if version_of(host) == other or without:
+        if version_of(host) == other or (error.errno in NOT_OF_THIS_VERSION and _asked(host, other)):
             raise OSError(other_version(config.ip_version)) from None
         raise
     packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import sys
 
 from seqcast.config import Config
+from seqcast.config.check import version_of
 from seqcast.errors import ConfigError
 from seqcast.net.interface import LOOPBACK, MULTICAST, NET, UP, flags_of
 
@@ -38,7 +38,9 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
             f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has the same "
             "(`ip -6 address` says tentative or dadfailed): try again in a moment, or choose another address"
         )
-    elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
+    elif step == "interface" and (
+        (given := version_of(config.interface.partition("%")[0])) not in (0, config.ip_version)
+    ):
         text = (
             f"interface={config.interface!r} is an IPv{given} address and ip_version is {config.ip_version}: give an "
             f"IPv{config.ip_version} address or the interface's name, or ip_version={given} on every member"
@@ -90,14 +92,6 @@ def no_unicast_port(port: int) -> str:
         "net.ipv4.ip_local_port_range has the bounds on Linux). Close some, widen the range, or set interface, and "
         "unicast_port to one outside it"
     )
-
-
-def _ip_version(interface: str) -> int:
-    """4 or 6 if an interface is given by address, 0 if given by name."""
-    try:
-        return ipaddress.ip_address(interface.partition("%")[0]).version
-    except ValueError:
-        return 0
 
 
 def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:

@@ -82,7 +82,7 @@ class Joining:
         )
 
     def _directions(self) -> str:
-        """Who has heard whom."""
+        """The members that this one hears, and those that hear this one."""
         answered, hearers, admits = tuple(self._endpoint.answered), self._endpoint.hearers, self._endpoint.admits
         if not answered:
             return "this member has heard nobody"

@@ -1,4 +1,4 @@
-"""What this process remembers of its joins: votes for founders of primary groups, and where others may be."""
+"""The memory of this process across its joins: votes for founders of primary groups, and addresses of others."""
 
 from __future__ import annotations
 

@@ -393,10 +393,14 @@ class Quiet:
         found = [*rest.check_delays({names: parted_s}, 2 * most_s + detected_s, "a cut between")]
         self.network.heal()
         backing_off_s = 2 * max(node.endpoint.machines.merger.pause_ns for node in nodes) / SECOND
-        merged_s = self._time(lambda: is_one(nodes) or any(map(has_ended, nodes)), 20 * SECOND)
+
+        def ends() -> bool:
+            return any(map(has_ended, nodes))
+
+        merged_s = self._time(lambda: is_one(nodes) or ends(), 20 * SECOND)
         found += rest.check_delays({names: merged_s}, most_merge(self.options) + backing_off_s, "a merge of")
-        self._time(lambda: not any(map(self._idle, nodes)) or any(map(has_ended, nodes)), IDLE_NS_MAX)
-        if any(map(has_ended, nodes)):  # over the states that are merged: as another process it joins again
+        self._time(lambda: not any(map(self._idle, nodes)) or ends(), IDLE_NS_MAX)
+        if ends():  # over the states that are merged, and joins again as another process
             return found
         return found + [each for node in nodes for each in self._idle(node)]
 

@@ -161,7 +161,7 @@ class Lifecycle(TableMachine):
         self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
         self.strange_at = b""  # its address, if it has another key
         self.strange_ns = -NEVER  # when such a one was heard last
-        # Those of whom we warn: address, and how its key differs -> when, or NEVER: it was done.
+        # (address, how its key differs) -> when the warning is due; NEVER: it was given.
         self.odd: dict[tuple[bytes, str], int] = {}
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
         self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
@@ -236,7 +236,7 @@ class Lifecycle(TableMachine):
             self.heard_group()
 
     def heard_doubtful_group(self) -> None:
-        """A BEACON came, whose sender has not shown yet that it hears us: perhaps busy, or gone."""
+        """A BEACON came, whose sender has not shown yet that it hears us, as it is busy, or gone."""
         self.doubted_group = True
 
     def heard_answer(self, blocked: str) -> None:
