@@ -70,11 +70,11 @@ COMMANDS: dict[str, list[str]] = {
         "python bench/shared_link.py --seconds 8",
         "python bench/shared_link.py --seconds 8 --round-trip-ms 50 --only alone lossy shared",
     ],
-    "board": ["python bench/board_bench.py --pairs 11 --seconds 0.5"],
+    "board": ["python bench/board_bench.py --pairs 25 --seconds 0.5"],
     "transports": ["python bench/transports.py --pairs 7 --seconds 0.5"],
     "between_hosts": ["python bench/hosts.py --pairs 11 --seconds 0.5"],
     "forged": ["python bench/forged.py --pairs 4"],
-    "slow": ["python bench/slow.py --pairs 5"],
+    "slow": ["python bench/slow.py --pairs 9"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")

@@ -1,5 +1,5 @@
-/* How a datagram is protected on its way, and so who may have sent it. Other rooms finish, close and check datagrams by
- * these functions, with the engine's seal: NULL without a key.
+/* How a datagram is protected on its way, and so who may have sent it. Other folders finish, close and check datagrams
+ * by these functions, with the engine's seal: NULL without a key.
  *
  * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and
  * anybody may send one. With a key, datagrams are sealed by a cipher of a library: all after the common header is

@@ -1,4 +1,4 @@
-/* Of this room alone. */
+/* Of this folder alone. */
 #pragma once
 
 #include "seal/seal.h"

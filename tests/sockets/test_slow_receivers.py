@@ -340,15 +340,18 @@ def test_the_bench_of_receivers_that_stop_compares_them_with_none(monkeypatch, c
     monkeypatch.setattr("sys.argv", "slow.py --pairs 1".split())
     made, run = [], slow.run
 
-    def counted(setting, stops):
-        made.append((setting, stops))
+    def counted(setting, others):
+        made.append((setting, others))
         if len(made) == 1:
-            assert sum(run(setting, stops)) > 0  # which is real
-        # A second and a half as without, a second that waits, and half a second later 0.9 of the rate.
-        return [100] * 6 + [0] * 4 + [50] * 2 + [90] * 15 if stops else [100] * 27
+            assert sum(run(setting, others)) > 0  # which is real
+        if "stops" in others:  # a second and a half as without, one that waits, half a second later 0.9 of the rate
+            return [100] * 6 + [0] * 4 + [50] * 2 + [90] * 15
+        return [100 if others == ["takes1"] else 75] * 27
 
     monkeypatch.setattr(slow, "run", counted)
     assert slow.main() == 0
     rows = json.loads(capsys.readouterr().out)["slow"]
-    assert [(row["slow"], row["ratio"]) for row in rows] == [("exclude", 0.9), ("skip", 0.9)]
-    assert made == [("exclude", True), ("block", False), ("skip", True), ("block", False)]
+    assert [row["slow"] for row in rows] == ["exclude", "skip"]
+    assert {(row["ratio"], row["all_ratio"]) for row in rows} == {(0.9, 1.2)}
+    stops, takes = ["takes1", "stops"], ["takes1", "takes2"]
+    assert made == [("block", ["takes1"]), ("exclude", stops), ("skip", stops), ("block", takes)]

@@ -226,9 +226,13 @@ def test_the_cost_of_boards_is_rendered_beside_its_target():
 
 def test_receivers_that_stop_are_rendered_beside_their_targets():
     """The figures of bench/slow.py; `test_the_bench_of_receivers_that_stop_compares_them_with_none` runs that."""
-    rows = [{"slow": slow, "slow_s": 1.0, "ratio": 0.92, "spread": [0.8, 1.0]} for slow in ("exclude", "skip")]
+    of_four = {"all_ratio": 1.02, "all_spread": [0.9, 1.1]}
+    rows = [
+        {"slow": slow, "slow_s": 1.0, "ratio": 0.92, "spread": [0.8, 1.0], **of_four} for slow in ("exclude", "skip")
+    ]
     text = measurements.figures([{"slow": rows, "command": "python bench/slow.py"}])
-    assert "| `exclude` | 1 | in the second that begins" in text and text.count("| 0.92 (0.80–1.00) |") == 2
+    assert "| `exclude` | 1 | in the second that begins" in text
+    assert text.count("| 0.92 (0.80–1.00) | 1.02 (0.90–1.10) |") == 2
     assert "| slow=exclude, one of four stops, of the rate without that one | at least 0.95 | 0.92 |" in text
     assert text.count("at least") == 1
 
