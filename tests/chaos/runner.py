@@ -189,6 +189,7 @@ class Run:
         self.network: Network
         self.places: dict[str, int] = {}
         self.lied_to: Counter[str] = Counter()  # whose seeds are wrong: by how many faults
+        self.keys: list[str] = []  # lines of key files, by their numbers
         self.ended = False  # the faults have ended
         self.rng = random.Random(scenario.name)
 
@@ -211,6 +212,10 @@ class Run:
             self.places = {name: i for i, name in enumerate(everyone)}
             self.network = Network(places)
             self.write_seeds(everyone)
+            if scenario.settings.get("keyed") and find_spec("nacl"):  # the library of the cipher
+                self.keys = [self.new_key()]
+                for name in everyone:
+                    self.write_keys(name, self.keys)
             if scenario.forming:
                 self.play(first)
             else:
@@ -221,6 +226,7 @@ class Run:
             self.settle()
             self.check_tallies()
             self.leave_all()
+            self.check_keys()
 
     def play(self, first: Sequence[str]) -> None:
         """Does the steps at their times, each to its end."""
@@ -256,6 +262,8 @@ class Run:
                 self.lied_to.update(who)
                 self.write_seeds(who)
                 end = partial(self.end_lie, who)
+            case "rotate":
+                self.rotate(step, due)
             case "kill":
                 for process in self.named(who):
                     process.killed = True
@@ -271,9 +279,7 @@ class Run:
                     process.leaving = True
                     process.tell("leave")
             case "start":
-                for name in who:
-                    if not self.named([name]):
-                        self.start(name)
+                self.start_those(who)
         if end is not None:
             due.append((step.at + step.seconds, len(due), end))
 
@@ -299,6 +305,29 @@ class Run:
             fresh.write_text("".join(f"{seed}\n" for seed in seeds), encoding="utf-8")
             fresh.replace(self.seeds_of(name))
 
+    def keys_of(self, name: str) -> Path:
+        """The file with the keys of a process."""
+        return self.directory / f"{name}.key"
+
+    def new_key(self) -> str:
+        return keys.line(len(self.keys), self.rng.randbytes(keys.SECRET_BYTES))
+
+    def rotate(self, step: Step, due: list[tuple[float, int, Callable[[], None]]]) -> None:
+        """The three steps, each of which begins when members have completed the one before."""
+        if not self.keys:
+            return
+        old, new = self.keys[-1], self.new_key()
+        self.keys.append(new)
+        for number, lines in enumerate(([old, new], [new, old], [new])):
+            for name in self.places:
+                at = step.at + (number + self.rng.uniform(0.0, 0.5)) * step.seconds / 3
+                due.append((at, len(due), partial(self.write_keys, name, lines)))
+
+    def write_keys(self, name: str, lines: Sequence[str]) -> None:
+        fresh = self.keys_of(name).with_suffix(".fresh")
+        keys.written(str(fresh), "".join(f"{text}\n" for text in lines).encode())
+        fresh.replace(self.keys_of(name))
+
     def resume(self, processes: Sequence[Process]) -> None:
         for process in processes:
             process.stopped = False
@@ -315,6 +344,12 @@ class Run:
         rank = int(name[1:])
         return members[rank] if -len(members) <= rank < len(members) else members[-1]
 
+    def start_those(self, names: Sequence[str]) -> None:
+        """Unless they live."""
+        for name in names:
+            if not self.named([name]):
+                self.start(name)
+
     def named(self, names: Sequence[str]) -> list[Process]:
         return [process for process in self.living() if process.name in names]
 
@@ -324,13 +359,10 @@ class Run:
     # ---- processes
 
     def _settings(self, name: str) -> dict[str, Any]:
-        """Of a member; a group with a key has a file of its own, if the library of its cipher is there."""
-        settings = dict(self.scenario.settings)
-        if settings.pop("keyed", False) and find_spec("nacl"):
-            file = self.directory / "group.key"
-            if not file.exists():
-                keys.make(str(file))
-            settings["key"] = str(file)
+        """Of a member."""
+        settings = {setting: value for setting, value in self.scenario.settings.items() if setting != "keyed"}
+        if self.keys:
+            settings["key"] = str(self.keys_of(name))
         if settings.get("transport") == "unicast":
             settings |= {"seeds": f"file:{self.seeds_of(name)}", "discovery_refresh_s": REFRESH_S}
         return settings
@@ -562,6 +594,15 @@ class Run:
                 raise Failed(f"{process.name} ended with status {status}: {self.error(process)}")
             if not process.told["ended"]["graceful"]:
                 raise Failed(f"{process.name} left, and was not sure that all have its messages")
+
+    def check_keys(self) -> None:
+        """All that lived to the end sealed with the newest key."""
+        for process in self.processes:
+            if not self.keys or "tally" not in process.told:
+                continue
+            sealed = process.told["ended"]["counters"]["key_id"] % keys.IDS
+            if sealed != len(self.keys) - 1:
+                raise Failed(f"{process.name} sealed with key {sealed} at the end, and not with {len(self.keys) - 1}")
 
     def worked_off(self) -> tuple[int, int]:
         """Grows while processes deliver, end, and write to their journals: their reports, and the journals' bytes."""

@@ -14,6 +14,7 @@ NAMES = "abcdef"
 ORDERS = ("total", "sequencer", "fifo")
 NEWER = ("total-1999", "grant", "causal")
 SECONDS = 6.0
+ROTATES_S = 9.0
 SIZES = (1280, 1400)
 """The most bytes of an IP packet that a narrow path carries."""
 TRANSPORTS = ("auto", "multicast", "unicast")
@@ -27,10 +28,11 @@ class Step:
         at: seconds after the group was complete (or, with ``Scenario.forming``, after the first start).
         what: loss, cut (nothing gets from ``who`` to ``whom``), split (nothing between them), deafen (no multicast gets
             from ``who`` to ``whom``), narrow (nothing larger than ``most`` gets from ``who`` to
-            ``whom``), lie (the seeds of ``who`` are wrong), kill (SIGKILL), stop (SIGSTOP, then SIGCONT), leave, or
-            start (a process; under a name that was used: again).
+            ``whom``), lie (the seeds of ``who`` are wrong), kill (SIGKILL), stop (SIGSTOP, then SIGCONT), leave,
+            start (a process; under a name that was used: again), or rotate (the key is replaced in the three steps
+            of docs/security.md, machine after machine).
         who, whom: members by name, or by rank in the view of that moment: "#0" is the coordinator, "#-1" the last.
-        seconds: how long a loss, cut, split, deafness, narrowness, lie or stop lasts.
+        seconds: how long a loss, cut, split, deafness, narrowness, lie, stop or rotation lasts.
         percent: of loss.
         most: bytes of an IP packet, of ``SIZES``.
     """
@@ -227,6 +229,18 @@ DIRECTED = (
         settings={"transport": "unicast"},
     ),
     Scenario(
+        "key-replaced-while-halves-are-apart",
+        (
+            Step(0.3, "rotate", seconds=ROTATES_S),
+            Step(0.6, "kill", ("#0",)),
+            Step(2.8, "split", ("a", "b"), ("c", "d"), seconds=2.5),
+            Step(4.0, "start", ("a",)),
+            Step(6.2, "stop", ("#1",), seconds=1.5),
+            Step(8.0, "start", ("e",)),
+        ),
+        settings={"keyed": True},
+    ),
+    Scenario(
         "seeds-lie-while-halves-are-apart",
         (
             Step(0.1, "lie", ("a", "b", "c", "d", "e"), seconds=3.5),
@@ -285,7 +299,8 @@ def draw(seed: int, seconds: float = SECONDS) -> Scenario:
     )
     order, settings = _kind(random.Random(f"chaos kind {seed}"), scenario.order)
     scenario = replace(scenario, order=order, settings=settings)
-    return _with_ways(random.Random(f"chaos ways {seed}"), scenario, seconds)
+    scenario = _with_ways(random.Random(f"chaos ways {seed}"), scenario, seconds)
+    return _with_rotation(random.Random(f"chaos rotation {seed}"), scenario, seconds)
 
 
 def _with_ways(rng: random.Random, scenario: Scenario, seconds: float) -> Scenario:
@@ -315,6 +330,14 @@ def _with_ways(rng: random.Random, scenario: Scenario, seconds: float) -> Scenar
     settings = scenario.settings | ({"transport": transport} if transport != "auto" else {})
     steps = tuple(sorted((*others, *more), key=lambda step: step.at))
     return replace(scenario, steps=steps, settings=settings)
+
+
+def _with_rotation(rng: random.Random, scenario: Scenario, seconds: float) -> Scenario:
+    """Perhaps a new key, while the other faults last. Of a random source of its own, too."""
+    if not scenario.settings.get("keyed") or rng.random() < 0.5:
+        return scenario
+    step = Step(round(rng.uniform(0.2, seconds / 2), 2), "rotate", seconds=ROTATES_S)
+    return replace(scenario, steps=tuple(sorted((*scenario.steps, step), key=lambda step: step.at)))
 
 
 def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:

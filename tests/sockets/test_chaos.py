@@ -243,3 +243,15 @@ def test_a_seed_draws_the_same_scenario_each_time_and_every_kind_of_fault_is_dra
     others = {"token-ring", "gossip", True, "multicast", "unicast"}
     assert {value for one in drawn for value in one.settings.values()} == others
     assert len({one.name for one in DIRECTED}) == len(DIRECTED)
+
+
+def test_a_member_that_still_seals_with_a_replaced_key_is_found(tmp_path):
+    run = Run(next(each for each in DIRECTED if each.name.startswith("key-replaced")), tmp_path)
+    run.keys = [run.new_key(), run.new_key()]
+    counters = {"key_id": 1 + 32 * 7}
+    told = {"tally": {}, "ended": {"counters": counters}}
+    run.processes.append(SimpleNamespace(name="a", told=told))
+    run.check_keys()
+    counters["key_id"] = 32 * 7
+    with pytest.raises(Failed, match="a sealed with key 0 at the end, and not with 1"):
+        run.check_keys()
