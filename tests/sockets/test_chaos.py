@@ -234,7 +234,7 @@ def test_a_seed_draws_the_same_scenario_each_time_and_every_kind_of_fault_is_dra
     drawn = [draw(seed) for seed in range(40)]
     steps = [step for one in drawn for step in one.steps]
     assert {step.what for step in steps} == {
-        "loss", "cut", "split", "kill", "stop", "leave", "start", "deafen", "narrow", "lie",
+        "loss", "cut", "split", "kill", "stop", "leave", "start", "deafen", "narrow", "lie", "rotate",
     }  # fmt: skip
     assert {step.percent for step in steps if step.what == "loss"} == {1, 5, 20}
     assert {step.most for step in steps if step.what == "narrow"} == set(SIZES)
