@@ -162,7 +162,7 @@ class Life:
 
 
 class Process:
-    """Joins, and joins again when excluded, until told to leave."""
+    """Joins, until the first attempt succeeds: after an exclusion the group does so itself. Leaves when told to."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
@@ -201,6 +201,8 @@ class Process:
                             with self.sending:
                                 life.over = True
                             say("ended", graceful=False, delivered=life.delivered, counters=group.counters())
+                if not self.leaving.is_set():  # this ends the process, and so the scenario
+                    raise RuntimeError(f"{group.view}: the events ended, and nobody had this member leave")
                 counters = group.counters()
             say("ended", graceful=group.leave(), delivered=life.delivered, counters=counters)
 
