@@ -141,6 +141,11 @@ def test_a_sequencer_does_not_poll_if_two_polls_of_three_are_in_vain(c):
     assert sum(polls(c, pace, S, found=k % 3 == 0) for k in range(640)) < 8 * 3 + 640 // 64 * 2
 
 
+def test_a_member_in_a_conversation_does_not_poll_if_three_polls_of_four_are_in_vain(c):
+    pace = Pace(nap_ns_max=NAP, talks=1, polls=8)
+    assert sum(polls(c, pace, S, found=k % 4 == 0) for k in range(640)) < 8 * 4 + 640 // 16 * 3
+
+
 def test_a_member_that_orders_nothing_does_not_poll(c):
     pace = Pace(nap_ns_max=NAP, ordered_at=S, polls=8)
     assert polls(c, pace, S + MS) == 0
@@ -166,6 +171,12 @@ def test_a_thread_whose_core_is_kept_leaves_it_less_and_less_and_does_not_poll_m
         assert not c.sc_pace_yields(byref(pace), back + pauses[-1] - 1) and polls(c, pace, back) == 0
         now = back + pauses[-1]
     assert pauses[:3] == [MS, 5 * MS, 21 * MS] and pauses[-1] == 500 * MS
+
+
+def test_a_member_in_a_conversation_does_not_poll_while_its_core_is_kept(c):
+    pace = Pace(nap_ns_max=NAP, talks=1, polls=8)
+    c.sc_pace_yielded(byref(pace), S, S + 4 * MS)
+    assert polls(c, pace, S + 4 * MS) == 0 and polls(c, pace, S + 4 * MS + pace.yield_pause) == 1
 
 
 def test_a_yield_that_comes_back_soon_changes_nothing_and_finds_shorten_the_pause(c):
