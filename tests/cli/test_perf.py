@@ -699,6 +699,30 @@ def test_a_matrix_that_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatc
     assert len((tmp_path / "figures.jsonl").read_text().splitlines()) == 4
 
 
+def test_a_matrix_resumes_only_with_the_options_of_its_file(tmp_path, monkeypatch, capsys):
+    measured, file = [], tmp_path / "figures.jsonl"
+
+    def measure(arguments):
+        measured.append((arguments.size, arguments.order, arguments.members))
+        return [{"path": "loopback", "lost": 0, "wrong": 0}]
+
+    def status(*options):
+        return command.main(command.parse(["--matrix", *options, "--out", str(file), "--json"]))
+
+    monkeypatch.setattr(command, "measure", measure)
+    assert status("sizes=64", "--members", "2") == 0
+    kept, _ = file.read_text(), capsys.readouterr()
+    assert status("sizes=64,1024", "--members", "2", "--interface", "eth9", "--pairs", "9") == 2
+    says = "figures of other options: --interface none (now eth9), --pairs 5 (now 9). Give those, or another --out"
+    assert f"{file} has {says}" in capsys.readouterr().err and file.read_text() == kept
+    assert status("sizes=64:orders=total,fifo:members=2,3") == 0, "options that vary are told apart"
+    assert measured == [(64, "fifo", 2), (64, "total", 2), (64, "total", 3), (64, "fifo", 3)]
+    rows = json.loads(capsys.readouterr().out)
+    assert [tuple(row["combination"].values()) for row in rows] == [
+        (64, order, members) for order in ("total", "fifo") for members in (2, 3)
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -161,7 +161,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         metavar="AXES",
         default="",
         help="measure each combination, such as sizes=64,1024:orders=fifo,total:members=2,3:transports=auto,unicast; "
-        "those that --out has already are not measured again",
+        "those that --out has already are not measured again, and all its figures must have the same other options",
     )
     parser.add_argument("--out", metavar="FILE", default="", help="with --matrix: a line of JSON for each combination")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -17,6 +17,8 @@ from seqcast.types import ORDERS
 
 AXES = {"sizes": "size", "orders": "order", "members": "members", "transports": "transport"}
 """Axis of ``--matrix`` -> the option that varies."""
+NOT_KEPT = ("matrix", "out", "json")
+"""Options that change no figure; each row of the file keeps all others."""
 BYTES_MAX = 64 << 20
 """Of the file."""
 Combination = tuple[tuple[str, Any], ...]
@@ -53,31 +55,51 @@ def run(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace], l
     """Measures each combination that the file does not have yet, and returns all.
 
     Raises:
-        PathError: the file cannot be read or written, or has a line of something else.
+        PathError: the file cannot be read or written, or has a line of something else or figures of other options.
     """
     file = File(arguments.out)
     try:
         lines = read_file(file, BYTES_MAX, links=True).decode().splitlines() if file.exists() else []
-        done = {_key(row["combination"].items()): row for row in map(json.loads, lines)}
+        done = {_key(row["options"]): row for row in map(json.loads, lines)}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise PathError(f"{file} is not a file of --matrix: {error}") from None
+    options = {name: value for name, value in vars(arguments).items() if name not in NOT_KEPT}
+    for row in done.values():
+        if other := _differing(row["options"], options):
+            raise PathError(f"{file} has figures of other options: {other}. Give those, or another --out")
     wanted = list(combinations(arguments.matrix))
     rows = []
     for number, combination in enumerate(wanted, 1):
         words = ", ".join(f"{name} {value}" for name, value in combination)
-        if _key(combination) not in done:
+        given = {**options, **dict(combination)}
+        if _key(given) not in done:
             print(f"{number} of {len(wanted)}: {words}", file=sys.stderr, flush=True)
-            results = measure(argparse.Namespace(**{**vars(arguments), **dict(combination)}))
-            row = {"combination": dict(combination), "results": results}
+            results = measure(argparse.Namespace(**{**vars(arguments), **given}))
+            row = {"combination": dict(combination), "options": given, "results": results}
             try:
                 with file.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
             except OSError as error:
                 raise PathError(f"{file} cannot be written: {error}") from None
-            done[_key(combination)] = row
-        rows.append(done[_key(combination)])
+            done[_key(given)] = row
+        rows.append({**done[_key(given)], "combination": dict(combination)})  # measured perhaps by another matrix
     return rows
 
 
-def _key(combination: Any) -> str:
-    return json.dumps(sorted(combination))
+def _key(options: dict[str, Any]) -> tuple[Any, ...]:
+    """Tells the rows of a file apart."""
+    return tuple(options[name] for name in AXES.values())
+
+
+def _differing(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """The options, apart from those that a matrix may vary, that were others in the file, in words; "": none."""
+    names = [name for name in sorted(old.keys() | new.keys()) if name not in AXES.values()]
+    return ", ".join(
+        f"--{name.replace('_', '-')} {_shown(old.get(name))} (now {_shown(new.get(name))})"
+        for name in names
+        if old.get(name) != new.get(name)
+    )
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, "") else str(value)
