@@ -373,6 +373,12 @@ NO_ROUTE = _code(
     "The routing table of this machine has no way to that address: the interface is down, or the gateway is missing.",
     "`ip route get ADDRESS` shows the system's choice; bring the interface up, or add the route.",
 )
+OTHER_INTERFACE = _code(
+    2304,
+    "Datagrams to the other machine leave by another interface",
+    "The route to that address does not lead to the interface of a member here.",
+    "Give interface= (--interface) on the way there, or --with the address of that machine in the members' network.",
+)
 NO_MULTICAST = _code(
     2310,
     "Multicast passes neither way",

@@ -326,6 +326,49 @@ def test_multicast_that_stops_later_is_found_by_a_long_run(pair):
     assert doctor(here, "--with", there.address, "--long", "3")[0] == set()
 
 
+@netns
+@pytest.mark.long
+def test_a_path_is_measured_on_the_interface_of_a_member(pair):
+    """A second link carries no multicasts in."""
+    here, there = pair
+    call("ip", "-n", here.namespace, "link", "add", "eth1", "type", "veth", "peer", "eth1", "netns", there.namespace)
+    for number, place in enumerate(pair, 1):
+        place.run("ip", "address", "add", f"10.98.0.{number}/24", "dev", "eth1")
+        place.run("ip", "link", "set", "eth1", "up")
+    with rules(here, "in iifname eth1 ip daddr 224.0.0.0/4 udp dport 47321 drop"):
+        one, _ = doctor(here, "--with", "10.98.0.2")
+        other, lines = doctor(here, "--with", there.address, "--interface", "eth1")
+        assert doctor(here, "--with", "10.98.0.2", "--interface", "eth1")[0] == {("FAIL", "SC2312")}
+    assert (one, other) == ({("WARN", "SC2304")}, {("WARN", "SC2304"), ("FAIL", "SC2312")}), lines
+    said = "10.99.0.2 is reached by eth0 10.99.0.1, a member here is on eth1 10.98.0.1"
+    assert [line["fact"] for line in lines if line["word"] == "route"] == [said]
+
+
+@pytest.mark.parametrize(
+    ("route", "member", "here", "level"),
+    [
+        ("10.0.0.1", "10.0.0.1", "10.0.0.1", ""),
+        ("10.0.0.1", "", "10.0.0.1", ""),
+        ("10.0.0.1", "10.9.0.1", "10.9.0.1", "WARN"),
+        ("10.0.0.1", "127.0.0.1", "10.0.0.1", "FAIL"),
+        ("127.0.0.1", "10.9.0.1", "127.0.0.1", "WARN"),
+        ("10.0.0.1", "fd99::1", "10.0.0.1", "WARN"),
+    ],
+)
+def test_an_interface_that_is_not_on_the_way_is_told(route, member, here, level, monkeypatch):
+    names = {"10.0.0.1": "eth0", "10.9.0.1": "eth1", "127.0.0.1": "lo", "fd99::1": "eth1"}
+    monkeypatch.setattr(path, "name_with", names.get)
+    monkeypatch.setattr(path, "address_towards", lambda *_: route)
+    for opens in ("unicast_socket", "multicast_receiver", "multicast_sender", "whole_only"):
+        monkeypatch.setattr(path, opens, lambda *_, **__: None)
+    for multicast in (True, False):
+        way = path.Path("10.0.0.2", 47320, member)
+        monkeypatch.setattr(way, "_hello", lambda: False)
+        lines = [line for line in way.look(0, multicast=multicast) if line.word == "route"]
+        expected = "note" if level == "WARN" and not multicast else level
+        assert way.here == here and [line.level for line in lines] == [expected] * bool(level)
+
+
 NO_MULTICAST = ["in ip daddr 224.0.0.0/4 udp dport 47321 drop", "out ip daddr 224.0.0.0/4 udp dport 47321 drop"]
 
 

@@ -44,6 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     from seqcast.config import Config
+    from seqcast.core.rules.hosts import host_of
     from seqcast.doctor.lines import FAIL, Line
     from seqcast.doctor.path import Path
     from seqcast.doctor.seeds import look_around
@@ -57,7 +58,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
         return
     host, port = _host_and_port(arguments.other)
     try:
-        path = Path(host, port)
+        path = Path(host, port, host_of(own))
     except socket.gaierror as error:
         raise UsageError(f"--with {arguments.other}: {error.strerror or error}") from None
     except OSError as error:

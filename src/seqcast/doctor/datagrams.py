@@ -52,6 +52,11 @@ def is_ipv6(address: str) -> bool:
     return ":" in address and not address.startswith(MAPPED)
 
 
+def is_loopback(address: str) -> bool:
+    """An address that stays on this machine."""
+    return plain(address).startswith("127.") or address == "::1"
+
+
 def plain(address: str) -> str:
     """The IPv4 address for which an IPv6 address stands, or the address itself."""
     return address.removeprefix(MAPPED)

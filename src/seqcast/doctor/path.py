@@ -18,6 +18,7 @@ from seqcast.doctor.datagrams import (
     address_towards,
     group_of,
     is_ipv6,
+    is_loopback,
     mtu_of,
     multicast_receiver,
     multicast_sender,
@@ -107,14 +108,27 @@ class OwnAddress(NamedTuple):
 class Path:
     """The way to a listener.
 
+    Args:
+        host: its name or address.
+        port: of its unicasts.
+        member: the address of a member here, which is measured if routes lead to another interface; "": not known.
+
     Raises:
         OSError: there is no route to it.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, member: str = "") -> None:
         self.host, self.port = str(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][4][0]), port
         self.here = address_towards(self.host, port)
-        self.interface, self.mtu = name_with(self.here), mtu_of(self.here)
+        self.interface = name_with(self.here)
+        self._apart = ""  # from the member's interface, if that is another one: in words
+        self._stuck = False  # is that one the loopback?
+        if member and (name := name_with(member)) and self.interface not in ("", name):
+            self._apart = f"{self.host} is reached by {self.interface} {self.here}, a member here is on {name} {member}"
+            self._stuck = is_loopback(member)
+            if is_ipv6(member) == is_ipv6(self.here) and not is_loopback(self.here) and not self._stuck:
+                self.here = member
+        self.mtu = mtu_of(self.here)
         self.group = group_of(self.here)
         self._headers = HEADERS6 if is_ipv6(self.here) else HEADERS
         self._token = secrets.token_hex(8)
@@ -140,6 +154,11 @@ class Path:
             multicast: the group needs it, or may.
             member: the port of the member that would run here.
         """
+        if self._stuck:
+            yield Line(FAIL, "route", self._apart, codes.OTHER_INTERFACE)
+            return
+        if self._apart:  # unicasts may be routed on
+            yield Line(WARN if multicast else NOTE, "route", self._apart, codes.OTHER_INTERFACE if multicast else None)
         if not self._hello():
             fact = f"{self.host} does not answer on UDP port {self.port}"
             yield Line(FAIL, "unicast", fact, codes.NO_ANSWER)
