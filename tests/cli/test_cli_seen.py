@@ -587,15 +587,28 @@ def test_views_order_events_and_clocks_those_of_one_view():
         wait_until(lambda: read(a.board).events)
         made = read(a.board)
 
-    def of(name, clock, *texts):
-        events = tuple(Event(i, i, 0, text) for i, text in enumerate(texts, 1))
-        return dataclasses.replace(made, about={**made.about, "name": name, "clock": clock}, events=events)
+    def of(name, clock, *texts, first=1, view=0):
+        events = tuple(Event(i, i, 0, text) for i, text in enumerate(texts, first))
+        about = {"name": name, "id": ord(name), "clock": clock, "view": {**made.about["view"], "counter": view}}
+        return dataclasses.replace(made, about=made.about | about, events=events)
+
+    def told(*found):
+        return [(each.view, each.member, each.text.split()[0]) for each in in_order(found)]
 
     one = of("a", 1000, "joined: view 1 [a]", "x", "view 2 [a, b]: b joined", "y")
     late = of("b", 0, "joined: view 2 [a, b]", "z")  # its clock is behind
-    told = [(each.view, each.member, each.text.split()[0]) for each in in_order([one, late])]
-    assert told == [
+    expected = [
         (1, "a", "joined:"), (1, "a", "x"), (2, "b", "joined:"), (2, "b", "z"), (2, "a", "view"), (2, "a", "y"),
+    ]  # fmt: skip
+    assert told(one, late) == expected
+    assert told(one, late, late, one) == expected  # archives of two hosts
+    # Rings that have lost their first events, with a view line and without, and an earlier copy that has some of those.
+    short = of("c", 0, "v", "view 2 [b, c]: a left", first=500)
+    assert told(short) == [(1, "c", "v"), (2, "c", "view")]
+    none = of("b", 0, "z", "w", first=500, view=2)
+    assert told(one, none)[:3] == [(1, "a", "joined:"), (1, "a", "x"), (2, "b", "z")]
+    assert told(none, of("b", 0, "joined: view 1 [b]", "x", first=498)) == [
+        (1, "b", "joined:"), (1, "b", "x"), (1, "b", "z"), (1, "b", "w"),
     ]  # fmt: skip
 
 

@@ -53,16 +53,33 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def in_order(found: Sequence[Board]) -> list[Moment]:
-    """The events of boards in one order, in which each member's keep theirs."""
-    moments = []
-    for board in found:
-        view = 0
-        for event in board.events:
-            if entered := ENTERED.match(event.text):
-                view = max(view, int(entered[1]))
-            whom = f" ({board.name_of(event.member)})" if event.member else ""
-            moments.append(Moment(view, event.at + board.about["clock"], board.name, event.text + whom))
+    """The events of boards in one order, in which each member's keep theirs; each event once, however many boards are
+    copies of one member's."""
+    copies = dict[int, list[Board]]()
+    for number, board in enumerate(found, 1):
+        copies.setdefault(board.about["id"] or -number, []).append(board)  # 0: the text about the member is torn
+    moments = [moment for each in copies.values() for moment in _of_member(each)]
     return sorted(moments, key=lambda moment: (moment.view, moment.wall_ns))
+
+
+def _of_member(copies: Sequence[Board]) -> Iterator[Moment]:
+    """The events of one member, from copies of its board.
+
+    Where events are missing, as the ring keeps the last ones only, the view is the one before that of the next line of
+    a view, or that of the board if there is no such line.
+    """
+    copies = sorted(copies, key=lambda board: board.gauges["posted"])
+    last = copies[-1]
+    events = {event.number: event for board in copies for event in board.events}
+    entered = {number: int(line[1]) for number, event in events.items() if (line := ENTERED.match(event.text))}
+    view, before = 0, 0
+    for number, event in sorted(events.items()):
+        if number != before + 1:
+            later = (entered[each] - 1 for each in sorted(entered) if each >= number)
+            view = max(view, next(later, last.about["view"]["counter"]))
+        view, before = max(view, entered.get(number, 0)), number
+        whom = f" ({last.name_of(event.member)})" if event.member else ""
+        yield Moment(view, event.at + last.about["clock"], last.name, event.text + whom)
 
 
 def _boards(path: Path) -> Iterator[Board]:
