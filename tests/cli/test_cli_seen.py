@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import errno
 import gc
 import gzip
 import io
 import json
 import math
 import operator
+import os
 import re
 import struct
 import sys
@@ -29,7 +31,7 @@ from seqcast.board import judge
 from seqcast.board.judge import unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
-from seqcast.cli import seen_all
+from seqcast.cli import debug, seen_all
 from seqcast.cli.seen import NotAsked, headings, history, letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
@@ -580,6 +582,29 @@ def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(caps
     assert sorted(line.split(": ")[0].split()[-1] for line in told) == ["a", "b"]
     assert out.splitlines()[0].split("  ")[1].startswith("view 1")
     assert run(capsys, "debug", "no-such-group", str(archive))[0] == 1
+
+
+def test_an_archive_is_whole_or_absent_and_no_member_that_hangs_is_asked(capsys, tmp_path, monkeypatch):
+    archive = tmp_path / "out.tar.gz"
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        with monkeypatch.context() as wrong:
+            wrong.setenv("SEQCAST_PORT", "abc")
+            status, _, err = run(capsys, "debug", a.cluster, str(archive))
+            assert status == 2 and "SEQCAST_PORT" in err and not list(tmp_path.iterdir())
+        with monkeypatch.context() as full:
+            full.setattr(debug, "read_file", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space")))
+            status, _, err = run(capsys, "debug", a.cluster, str(archive))
+            assert status == 2 and err.endswith(f"cannot write {archive}: no space\n") and not list(tmp_path.iterdir())
+        asked = []
+        monkeypatch.setattr(judge, "_running", lambda _: False)
+        monkeypatch.setattr(seen_all, "_answer", lambda *question: asked.append(question))
+        status, out, _ = run(capsys, "debug", a.cluster, str(archive))
+        hangs = f"a (process {os.getpid()}) has not run for "
+        assert status == 0 and f"\nno other member was asked: {hangs}" in out and not asked
+    assert list(tmp_path.iterdir()) == [archive]
+    with tarfile.open(archive) as made:
+        assert json.loads(made.extractfile("boards/0.json").read())["process"].startswith(hangs)
 
 
 def test_views_order_events_and_clocks_those_of_one_view():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
+import os
 import platform
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,20 +29,22 @@ NEEDS = ("seqcast.doctor.seeds",)
 
 def main(arguments: argparse.Namespace) -> int:
     """Writes the archive."""
+    from seqcast.config import Config
+    from seqcast.doctor.seeds import look_around
+
     found = boards(arguments.cluster)
     missing = [each.line() for each in unreadable(arguments.cluster)]
     if not found:
         none = f"no board of {arguments.cluster!r} on this machine: there is nothing to collect"
         return complain("; ".join([none, *missing]), 1)
+    path = Path(arguments.archive)
+    if os.path.lexists(path):
+        return complain(f"cannot write {path}: {os.strerror(errno.EEXIST)}")
+    looked = [line.item() for line in look_around(Config.for_command())]
     others, silent = _of_others(found)
     silent += missing
-    path = Path(arguments.archive)
     try:
-        with tarfile.open(path, "x:gz") as archive:
-            for name, data in _files(found, others, silent):
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mtime = len(data), int(time.time())
-                archive.addfile(entry, io.BytesIO(data))
+        _write(path, _files(found, others, silent, looked))
     except OSError as error:
         return complain(f"cannot write {path}: {error.strerror}")
     here = {board.about["id"] for board in found}
@@ -50,6 +54,20 @@ def main(arguments: argparse.Namespace) -> int:
     for each in silent:
         print(each)
     return 0
+
+
+def _write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """An archive has its name only when whole."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with tarfile.open(part, "x:gz") as archive:
+            for name, data in files:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime = len(data), int(time.time())
+                archive.addfile(entry, io.BytesIO(data))
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 Whole = tuple[dict[str, Any], bytes]
@@ -65,6 +83,9 @@ def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
         return {}, ["no member runs here, so none on another machine was asked"]
     others, silent = dict[int, Whole](), list[str]()
     for board in map(spokesman, groups(members)):
+        if why := _mute(board):
+            silent.append(f"no other member was asked: {why}")
+            continue
         try:
             told = seen_all.whole(board)
         except NotAsked as error:
@@ -77,10 +98,16 @@ def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
     return others, silent
 
 
-def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    from seqcast.config import Config
-    from seqcast.doctor.seeds import look_around
+def _mute(board: Board) -> str:
+    """Why the board says that a member's process would not answer; "": the process is asked."""
+    from seqcast.cli import seen_all
 
+    return next((each.fact for each in troubles(board, STALL_S) if each.code in seen_all.MUTE), "")
+
+
+def _files(
+    found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence[str], looked: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, bytes]]:
     here = {board.about["id"] for board in found}
     for number, board in enumerate(found):
         known, _ = others.get(board.about["id"], ({}, b""))
@@ -93,8 +120,7 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
             said = {"unreadable": str(error)}
         own = {**_of_settings(known), "findings": known.get("findings")}
         yield from _pair(number, data, {**said, **own, "alive": True})
-    lines = [line.item() for line in look_around(Config.for_command())]
-    yield "doctor.json", json.dumps(lines, indent=1).encode()
+    yield "doctor.json", json.dumps(looked, indent=1).encode()
     versions = {
         "seqcast": metadata.version("seqcast"),
         "python": sys.version,
@@ -112,11 +138,13 @@ def _of_settings(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_process(board: Board) -> dict[str, Any]:
-    """The knowledge of a process on this machine, if it answers."""
+    """The knowledge of a process on this machine that answers."""
     from seqcast.cli import seen_all
 
+    if not board.alive:
+        return {}
     try:
-        return {"process": seen_all.known(board)} if board.alive else {}
+        return {"process": _mute(board) or seen_all.known(board)}
     except NotAsked as error:
         return {"process": str(error)}
 
