@@ -295,6 +295,18 @@ def test_a_board_without_a_text_is_known_by_the_name_of_its_file(runtime):
     assert not board.alive and [each.fact for each in troubles(board, 1.0)] == [text]
 
 
+def test_a_member_that_was_killed_is_shown_for_an_hour(runtime):
+    """Until the next join here, which removes old boards, `seqcast_up` was 0, and the alert did not end."""
+    made = place.make("c", "n", 5)
+    make_engine().use_board(made.memory)
+    made.path.rename(ended := made.path.with_name(made.path.name.replace(f".{os.getpid()}-", f".{2**22 + 7}-")))
+    for age_s, n in ((place.KEPT_S - 60, 1), (place.KEPT_S + 60, 0)):
+        os.utime(ended, (0, time.time() - age_s))
+        assert len(boards("c")) == n
+    ended.rename(made.path)  # a process that runs, and hangs, touches nothing, and is shown all the same
+    assert len(boards("c")) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="systems that can look at an ended process")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc of Linux")
 def test_a_process_for_which_its_parent_has_yet_to_wait_has_ended():

@@ -152,19 +152,19 @@ def files() -> list[Path]:
 
 def remove_old(folder: Path) -> None:
     """Removes boards of processes that have ended: those older than ``KEPT_S``, and the oldest beyond ``KEPT``."""
-    old = []
+    left = []
     for path in folder.glob(f"*{ENDING}"):
         with contextlib.suppress(OSError):
             if _ended(path, _process(path)):
-                old.append((path.lstat().st_mtime, path))
+                left.append((path.lstat().st_mtime, path))
     for path in folder.glob(f"*{SOCKET}"):
         with contextlib.suppress(OSError):
             if _ended(path, path.name.removesuffix(SOCKET)):
                 path.unlink()
-    old.sort(reverse=True)
-    for at, (changed, path) in enumerate(old):
-        if at >= KEPT - 1 or time.time() - changed > KEPT_S:
-            with contextlib.suppress(OSError):
+    left.sort(reverse=True)
+    for at, (_, path) in enumerate(left):
+        with contextlib.suppress(OSError):
+            if at >= KEPT - 1 or old(path):
                 path.unlink()
 
 
@@ -172,8 +172,16 @@ def _ended(path: Path, of: str) -> bool:
     """The process of which this file is has ended; ``of``: the part of its name that says which process that is."""
     pid, _, rest = of.partition("-")
     here = rest.partition("-")[0] == _pids()
-    late = time.time() - path.lstat().st_mtime > KEPT_S
-    return pid.isdecimal() and (not runs(int(pid)) if here else late)
+    return pid.isdecimal() and (not runs(int(pid)) if here else old(path))
+
+
+def old(path: Path) -> bool:
+    """The file was last touched longer ago than boards of ended processes are shown.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    return time.time() - path.lstat().st_mtime > KEPT_S
 
 
 def runs(pid: int) -> bool:

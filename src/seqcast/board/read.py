@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.place import BYTES, ended, files, named, of_cluster, process_state, runs
+from seqcast.board.place import BYTES, ended, files, named, of_cluster, old, process_state, runs
 from seqcast.files import open_file
 
 MAGIC = b"seqcast\n"
@@ -122,15 +122,16 @@ class Board:
 
 
 def boards(cluster: str = "") -> list[Board]:
-    """The boards on this machine, of this cluster or of all, those of one name from the last one on; files that are
-    none are left out, and those that ``of_other_releases`` names."""
+    """The boards on this machine, of this cluster or of all, those of one name from the last one on. Left out
+    are old ones of processes that have ended, files that are none, and those that ``of_other_releases`` names."""
     found = []
     for path in files():
         try:
             board = read(path)
+            over = old(path) and not board.alive
         except (OSError, BoardError):
             continue
-        if cluster in ("", board.cluster):
+        if not over and cluster in ("", board.cluster):
             found.append(board)
     together: dict[str, dict[int, str]] = {}
     for board in found:
