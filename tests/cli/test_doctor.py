@@ -548,6 +548,15 @@ def test_a_condition_of_the_machine_has_its_code(tmp_path, files, expected):
     assert {line.code.number for line in local.look(config, tmp_path) if line.code} == expected
 
 
+@linux
+@pytest.mark.parametrize(("number", "expected"), [(4026531836, set()), (4026532517, {"SC1007"})])
+def test_a_container_without_a_file_that_says_so_is_one(tmp_path, number, expected):
+    """As with containerd: its processes have a namespace of their own."""
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/pid").symlink_to(f"pid:[{number}]")
+    assert {line.code.number for line in local._container(tmp_path)} == expected
+
+
 GUEST = {"proc/cpuinfo": "flags : fpu aes hypervisor"}
 
 
@@ -619,6 +628,7 @@ def test_bad_arguments_are_one_line(capsys):
     [
         ("doctor --long", "give --with HOST, too"),
         ("doctor --long --transport unicast --with 10.0.0.7", "leave one of them out"),
+        ("doctor --with=", "--with is empty"),
         ("doctor --listen --with 10.0.0.7", "give it alone"),
         ("doctor --listen --interface lo", "give it alone"),
         ("doctor --listen --json", "give it alone"),
@@ -639,6 +649,8 @@ def test_options_that_would_do_nothing_are_refused_with_what_to_give(line, said,
         ([("ok", "machine")], False, "this machine is fit; no path was tried"),
         ([("WARN", "seeds")], False, "this machine is fit, but seeds lead nowhere; no path was tried"),
         ([("ok", "unicast"), ("WARN", "seeds")], True, "a group works with that host, but seeds lead nowhere"),
+        ([("WARN", "igmp"), ("ok", "unicast"), ("note", "igmp")], True, "a group works; the warnings say"),
+        ([("ok", "unicast"), ("FAIL", "igmp"), ("note", "igmp")], True, "a group does not work like this"),
         ([("ok", "unicast")], True, "a group works"),
     ],
 )

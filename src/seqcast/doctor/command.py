@@ -85,14 +85,15 @@ def _result(found: Sequence[Line], tried: bool) -> str:
     levels = {line.word: line.level for line in found}
     if levels.get("unicast", "FAIL") != "FAIL" and levels.get("multicast") == "FAIL":
         return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
-    if "FAIL" in levels.values():
+    every = {line.level for line in found}  # of a word with several lines, too
+    if "FAIL" in every:
         return "a group does not work like this"
     if not tried:
         but = ", but seeds lead nowhere" if lost else ""
         return f"this machine is fit{but}; no path was tried: run `seqcast doctor --listen` there, and --with HOST here"
     if lost:
         return "a group works with that host, but seeds lead nowhere"
-    return "a group works; the warnings say what slows it down" if "WARN" in levels.values() else "a group works"
+    return "a group works; the warnings say what slows it down" if "WARN" in every else "a group works"
 
 
 def _listen(text: str) -> int:
@@ -175,6 +176,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     looks = arguments.other or arguments.json or any(getattr(arguments, name) is not None for name in (*GIVEN, "long"))
     if arguments.listen is not None and looks:
         result.error("--listen is the other end, which finds nothing itself: give it alone, and --with HOST over there")
+    if arguments.other == "":
+        result.error("--with is empty: give the HOST to which the path is measured")
     if arguments.long is not None and not arguments.other:
         result.error("--long repeats multicasts to another machine: give --with HOST, too")
     if arguments.long is not None and arguments.transport == "unicast":

@@ -33,6 +33,8 @@ MTU_MIN = 1280
 UDP_SEGMENT, SEGMENTS = 103, 4  # of Linux, udp(7)
 QUICK_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen", "riscv_clocksource"}
 CORES_MIN = 1.0
+FIRST_PROCESSES = "pid:[4026531836]"
+"""The namespace of the machine's own processes, whose number is a constant of Linux (PROC_PID_INIT_INO)."""
 
 
 def look(
@@ -114,7 +116,7 @@ def _sockets(driver: Driver, config: Config, root: Path, discovery: Discovery | 
     if sys.platform.startswith("linux"):
         yield segments(address, name)
         if driver.gro:
-            yield Line(OK, "gro", "packets of one burst arrive together")
+            yield Line(OK, "gro", "the kernel can take packets of one burst together, if the card joins them")
         elif not driver.loopback:  # there the kernel joins nothing
             yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO)
         yield from _network(root, name, unicast)
@@ -198,5 +200,9 @@ def clock(root: Path) -> Line:
 
 
 def _container(root: Path) -> Iterator[Line]:
-    if any((root / name).exists() for name in (".dockerenv", "run/.containerenv")):
+    """By the files of Docker and Podman; others, as containerd, leave none, but have a namespace of processes."""
+    inside = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+    with contextlib.suppress(OSError):
+        inside = inside or os.readlink(root / "proc/self/ns/pid") != FIRST_PROCESSES
+    if inside:
         yield Line(NOTE, "container", "this is a container", codes.CONTAINER)
