@@ -15,7 +15,7 @@ from netns import network, python
 from project import ROOT
 
 from seqcast import cli
-from seqcast.perf import hosts, runs
+from seqcast.perf import arguments, command, hosts, report, runs
 from seqcast.perf.paths import Path, PathError, Place
 from seqcast.perf.processes import Process, Processes, RunFailed, addressed
 from seqcast.perf.runs import everyone
@@ -52,7 +52,7 @@ def test_throughput_between_two_hosts(network):
 
 @pytest.mark.parametrize(("busy", "counts"), [(0.09, True), (0.11, False)])
 def test_a_host_that_other_programs_keep_busy_is_measured_only_anyway(monkeypatch, busy, counts):
-    about = {"address": "10.0.0.1", "busy": busy}
+    about = {"address": "10.0.0.1", "machine": "8 cores", "busy": busy}
     monkeypatch.setattr(Processes, "start", lambda *_: types.SimpleNamespace(said=about))
     (place,) = hosts.places(["a"], "ssh {host}", "", 1, "")
     assert addressed([place])[0].address == "10.0.0.1"
@@ -61,6 +61,26 @@ def test_a_host_that_other_programs_keep_busy_is_measured_only_anyway(monkeypatc
     else:
         with pytest.raises(PathError, match=r"^other programs use 0.11 of a core on a, .* --anyway \(SC1206\)$"):
             addressed([place], anyway=False)
+
+
+@pytest.mark.parametrize("wait", ["blocking", "spinning"])
+def test_a_ping_pong_between_hosts_does_not_ask_for_cores_of_this_machine_and_names_theirs(monkeypatch, capsys, wait):
+    def start(_, place, _task):
+        cores = 8 if place.host == "c" else 4
+        return types.SimpleNamespace(said={"address": "10.0.0.1", "machine": f"{cores} cores", "busy": 0.0})
+
+    figures = dict.fromkeys(report.PERCENTILES, 1.0)
+    monkeypatch.setattr(arguments, "usable_cores", lambda: [0])
+    monkeypatch.setattr(Processes, "start", start)
+    monkeypatch.setattr(command, "group_latency", lambda *_: figures)
+    monkeypatch.setattr(command, "bare_latency", lambda *_: figures)
+    options = ["--latency", "--hosts", "a,b,c", "--members", "3", "--pairs", "1", "--wait", wait]
+    assert command.main(command.parse(options)) == 0
+    _, machine, *_ = heading = capsys.readouterr().out.splitlines()
+    assert "not pinned to cores" in heading[0] and machine == "a, b: 4 cores; c: 8 cores"
+    assert command.main(command.parse([*options, "--json"])) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["machine"] == machine and said["cores"] is None
 
 
 def test_the_busy_cores_of_a_host_are_counted_without_idle_waiting_and_stolen_time(tmp_path):

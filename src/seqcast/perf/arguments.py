@@ -153,8 +153,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--cores",
         choices=("same", "different", "any"),
-        default="different",
-        help="cores that the two sides of the ping-pong run on; any: the kernel chooses (%(default)s)",
+        help="cores that the two sides of the ping-pong run on; any: the kernel chooses, as with --hosts (different)",
     )
     parser.add_argument(
         "--matrix",
@@ -190,8 +189,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         check_latency(parser, arguments)
     elif arguments.kind == "c":
         parser.error("--kind c is a ping-pong, and needs --latency")
-    elif arguments.rounds is not None or arguments.rate:
-        parser.error("--rounds and --rate need --latency")
+    elif any(getattr(arguments, name) != parser.get_default(name) for name in ("rounds", "rate", "wait", "cores")):
+        parser.error("--rounds, --rate, --wait and --cores need --latency")
     if not 2 <= arguments.members <= MEMBERS_MAX:
         parser.error(f"--members must be from 2 to {MEMBERS_MAX}")
     if not 1 <= arguments.senders <= arguments.members:
@@ -228,7 +227,6 @@ def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.hosts:
         if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
             parser.error("--hosts measures the existing network between hosts: leave --path, --loss and --journal out")
-        arguments.cores = "any"
     elif arguments.anyway:
         parser.error("--anyway needs --hosts")
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
@@ -248,6 +246,17 @@ def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
         arguments.rounds = max(1, int(arguments.seconds * (arguments.rate or 5000)))
     if not 1 <= arguments.rounds <= 10_000_000:
         parser.error("--rounds must be from 1 to 10000000")
+    check_cores(parser, arguments)
+
+
+def check_cores(parser: Parser, arguments: argparse.Namespace) -> None:
+    """The same for the cores of a ping-pong; between hosts those of this machine do not count."""
+    if arguments.cores is None:
+        arguments.cores = "any" if arguments.hosts else "different"
+    if arguments.hosts:
+        if arguments.cores != "any":
+            parser.error(f"--cores {arguments.cores} is for a ping-pong on this machine: leave --cores or --hosts out")
+        return
     cores = usable_cores()
     if arguments.wait == "spinning" and (len(cores) < 2 or arguments.cores == "same"):
         parser.error("--wait spinning needs one core for each side")

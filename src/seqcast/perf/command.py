@@ -66,7 +66,7 @@ def shown(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> int:
     if arguments.json:
         print(json.dumps({**results[0], "other_paths": results[1:]}))
     else:
-        print(heading(arguments))
+        print(heading(arguments, results[0]["machine"]))
         print(report.table(results))
         for host, places in results[0].get("dropped", {}).items():
             lost = ", ".join(f"{n:,} at the {place}" for place, n in places.items() if n)
@@ -84,7 +84,7 @@ def status(results: list[dict[str, Any]]) -> int:
     return 1 if any(result.get(key) for result in results for key in faults) else 0
 
 
-def heading(arguments: argparse.Namespace) -> str:
+def heading(arguments: argparse.Namespace, machine: str) -> str:
     """The measurement and its place, in two lines."""
     if arguments.latency:
         cores = pinned(arguments)
@@ -105,7 +105,7 @@ def heading(arguments: argparse.Namespace) -> str:
         if arguments.journal:
             what += f", journals of {JOURNALED[arguments.journal]} in {arguments.journal_folder}"
     medians = f"medians of {arguments.pairs} pairs (minimum to maximum)"
-    return f"{what}, order {arguments.order}; {medians}\n{report.machine()}\n"
+    return f"{what}, order {arguments.order}; {medians}\n{machine}\n"
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -137,9 +137,9 @@ def across(arguments: argparse.Namespace) -> Path:
 
 
 def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """The figures of one path, and the machine where they were measured."""
+    """The figures of one path, and the machine where they were measured, or those of its hosts."""
     measured = measure_latency if arguments.latency else measure_throughput
-    return {**measured(arguments, path), "machine": report.machine()}
+    return {**measured(arguments, path), "machine": hosts.machines(path.places) or report.machine()}
 
 
 def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -60,6 +60,14 @@ def places(hosts: Sequence[str], via: str, python: str, members: int, interface:
     )
 
 
+def machines(places: Sequence[Place]) -> str:
+    """One line about the machines of other hosts; "": all members are on this one."""
+    with_each: dict[str, list[str]] = {}
+    for host, machine in dict.fromkeys((place.host, place.machine) for place in places if place.host):
+        with_each.setdefault(machine, []).append(host)
+    return "; ".join(f"{', '.join(names)}: {machine}" for machine, names in with_each.items())
+
+
 def as_used(path: Path, used: Mapping[str, Any]) -> Path:
     """The path with the sizes that a group used there."""
     packet = int(used["packet_bytes"])

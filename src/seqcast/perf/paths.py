@@ -64,6 +64,7 @@ class Place:
         port: name of the bridge's port to this place, or "".
         host: name of the host that the prefix leads to, or "" for this one.
         python: of that host.
+        machine: the host's, in words, once the host was asked.
     """
 
     prefix: tuple[str, ...]
@@ -74,6 +75,7 @@ class Place:
     port: str = ""
     host: str = ""
     python: str = ""
+    machine: str = ""
 
     def run(self, *command: str) -> str:
         """Runs a command there and returns its output.

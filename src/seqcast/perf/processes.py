@@ -259,7 +259,7 @@ def addressed(places: Sequence[Place], *, anyway: bool = True) -> tuple[Place, .
         RunFailed: a host cannot be reached.
     """
     with Processes() as processes:
-        said: dict[str, Any] = {}
+        said: dict[str, dict[str, Any]] = {}
         for place in places:
             if place.host not in said:
                 task = {"role": "hello", "name": "a worker", "settings": {"interface": place.interface}}
@@ -267,8 +267,10 @@ def addressed(places: Sequence[Place], *, anyway: bool = True) -> tuple[Place, .
                 if not anyway and about["busy"] > hosts.BUSY_MAX:
                     busy = f"other programs use {about['busy']:.2f} of a core on {place.host}"
                     raise PathError(f"{busy}, which falsifies figures: end them, or --anyway")
-                said[place.host] = about["address"]
-    return tuple(replace(place, address=said[place.host]) for place in places)
+                said[place.host] = about
+    return tuple(
+        replace(place, address=said[place.host]["address"], machine=said[place.host]["machine"]) for place in places
+    )
 
 
 class Crew(Processes):
