@@ -140,8 +140,8 @@ NO_GSO = _code(
 NO_GRO = _code(
     1107,
     "Each packet is received by itself",
-    "The kernel does not join packets of one burst (UDP_GRO), which costs CPU time.",
-    "Use Linux 5.0 or later; gro=True is the default.",
+    "Neither the kernel nor the card joins packets of one burst (UDP_GRO), which costs CPU time; a slow link has none.",
+    "Linux 5.0 or later, gro=True, and ethtool -K NAME gro on rx-udp-gro-forwarding on (a container: its host's card).",
 )
 SOCKET_DROPS = _code(
     1108,

@@ -79,6 +79,7 @@ def test_a_healthy_pair_has_no_finding(pair):
     assert found == set(), lines
     words = {line["word"] for line in lines}
     assert {"interface", "buffers", "unicast", "multicast", "path", "burst"} <= words
+    assert "120 packets, sent in 3 calls there, arrive in 3 receives" in {line["fact"] for line in lines}
 
 
 @pytest.mark.long
@@ -229,6 +230,36 @@ def test_a_burst_has_one_rate_whatever_packets_the_path_carries(size, monkeypatc
     list(here._rates(size))
     ((each, datagrams, seconds),) = made
     assert each <= size and each * datagrams * 8 / seconds == pytest.approx(23.5e6, rel=0.01) and datagrams >= 2000
+
+
+@linux
+@pytest.mark.parametrize(
+    ("receives", "level"), [([1400] * 40, "note"), ([1400 * 40], "ok"), ([1400, 2800], "ok"), ([], "")]
+)
+def test_packets_of_one_call_that_arrive_one_by_one_are_told(receives, level, monkeypatch):
+    here = object.__new__(path.Path)
+    options = SimpleNamespace(setsockopt=lambda *_: None)
+    for name, value in {"_token": "", "_proof": "", "interface": "eth0", "_unicast": options}.items():
+        monkeypatch.setattr(here, name, value, raising=False)
+    monkeypatch.setattr(here, "_send", lambda _: True)
+    monkeypatch.setattr(here, "_received", lambda *_: [{"t": "train", "size": size} for size in receives])
+    lines = list(here._trains(1400))
+    assert [line.level for line in lines] == [level] * bool(level)
+    assert all("ethtool -K eth0 gro on rx-udp-gro-forwarding on" in line.remedy for line in lines if level == "note")
+
+
+@netns
+@pytest.mark.long
+def test_whether_the_packets_of_one_call_arrive_together_is_measured(segmented):
+    """The cards of these machines carry and join no segments."""
+    here, there = segmented[:2]
+    with python(there, "-m", "seqcast", "doctor", "--listen") as listener:
+        assert "listens" in listener.stdout.readline()
+        found, lines = doctor(here, "--with", there.address)
+        listener.kill()
+    assert found == {("WARN", "SC1106"), ("note", "SC1107")}, lines
+    facts = [line["fact"] for line in lines if line["word"] == "gro"]
+    assert facts[1] == "120 packets, sent in 3 calls there, arrive in 120 receives"
 
 
 SLOW = """

@@ -30,6 +30,9 @@ HELLO_BYTES = 300
 SINGS_MAX = 20
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_DO, PMTUDISC_PROBE = 10, 23, 2, 3  # of Linux, ip(7), ipv6(7)
 BYTES_MAX = 65_507
+UDP_SEGMENT, UDP_GRO = 103, 104  # of Linux, udp(7)
+TRAIN, TRAIN_BYTES = 40, 1472
+"""Datagrams that are sent in one call, and the most bytes of each: together less than ``BYTES_MAX``."""
 
 
 def pack(size: int = 0, **fields: Any) -> bytes:

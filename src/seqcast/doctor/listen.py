@@ -7,6 +7,7 @@ import ipaddress
 import os
 import secrets
 import socket
+import struct
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from seqcast.doctor.datagrams import (
     BYTES_MAX,
     MAPPED,
     SINGS_MAX,
+    TRAIN,
+    TRAIN_BYTES,
+    UDP_SEGMENT,
     address_towards,
     group_of,
     is_ipv6,
@@ -130,10 +134,23 @@ class Listener:
             answer = pack(t="told", token=fields["token"], i=fields.get("i"), counts=client.counts | lost)
             if len(answer) <= len(datagram):
                 self._unicast.sendto(answer, client.address)
+        elif kind == "train" and fields.get("proof") == client.proof:
+            self._train(client, str(fields["token"]), fields.get("each"))
         elif kind == "reach" and fields.get("proof") == client.proof:
             self._reach(fields)
         elif kind == "sing" and fields.get("proof") == client.proof:
             self._sing(client, str(fields["token"]), fields.get("n"))
+
+    def _train(self, client: _Client, token: str, each: object) -> None:
+        """A burst for a client that has shown its address, as members send theirs: in one call, if the kernel can."""
+        size = min(each, TRAIN_BYTES) if isinstance(each, int) else 0
+        datagram = pack(size, t="train", token=token)
+        try:
+            segment = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("H", len(datagram)))]
+            self._unicast.sendmsg([datagram * TRAIN], segment, 0, client.address)
+        except (AttributeError, OSError):  # AttributeError: on Windows
+            for _ in range(TRAIN):
+                self._unicast.sendto(datagram, client.address)
 
     def _reach(self, fields: dict[str, Any]) -> None:
         """To the address at which the client would be told to others."""

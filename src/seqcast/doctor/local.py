@@ -19,6 +19,7 @@ from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
+from seqcast.doctor.datagrams import UDP_SEGMENT
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
 from seqcast.errors import ConfigError, without_code
 from seqcast.net.discovery import Discovery, advertised
@@ -30,7 +31,7 @@ from seqcast.system import cgroups, cpu_stat, drops, number, read
 CLUSTER = "seqcast doctor"
 MEMBER = 1  # any id: no datagram is sent in its name
 MTU_MIN = 1280
-UDP_SEGMENT, SEGMENTS = 103, 4  # of Linux, udp(7)
+SEGMENTS = 4
 QUICK_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen", "riscv_clocksource"}
 CORES_MIN = 1.0
 FIRST_PROCESSES = "pid:[4026531836]"
@@ -116,9 +117,10 @@ def _sockets(driver: Driver, config: Config, root: Path, discovery: Discovery | 
     if sys.platform.startswith("linux"):
         yield segments(address, name)
         if driver.gro:
-            yield Line(OK, "gro", "the kernel can take packets of one burst together, if the card joins them")
+            yield Line(OK, "gro", "the kernel can take packets of one burst together; --with tries that")
         elif not driver.loopback:  # there the kernel joins nothing
-            yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO)
+            remedy = codes.filled(codes.NO_GRO, NAME=name)
+            yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO, remedy)
         yield from _network(root, name, unicast)
 
 

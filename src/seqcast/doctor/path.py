@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from seqcast.doctor.datagrams import (
     BYTES_MAX,
     HELLO_BYTES,
     SINGS_MAX,
+    TRAIN_BYTES,
+    UDP_GRO,
     address_towards,
     group_of,
     is_ipv6,
@@ -36,6 +40,7 @@ from seqcast.system import drops
 ANSWER_S, TRIES = 0.5, 6
 PINGS, PING_S = 500, 0.001
 SONGS, SONG_S = SINGS_MAX, 0.005
+TRAINS, TRAIN_S = 3, 0.2
 BURST, BURST_BYTES, BURST_S = 2000, 1472, 1.0
 """Datagrams of this size, and seconds: smaller ones are more, and none is larger, so the rate is always the same."""
 RATES_MBIT, RATE_S = (50, 100, 200, 400, 800, 1600, 3200), 0.2
@@ -172,6 +177,7 @@ class Path:
         best, size = self._size()
         yield size
         if pings.code is None:
+            yield from self._trains(best or BLIND_BYTES)
             yield from self._rates(best or BLIND_BYTES)
         if passes and multicast:
             yield (
@@ -345,6 +351,26 @@ class Path:
             return not all(self._send(pack(size, t="size", token=self._token, i=9)) for _ in range(3))
         finally:
             whole_only(self._unicast, ask_path=False)
+
+    def _trains(self, size: int) -> Iterator[Line]:
+        """Do packets that the other end sends in one call arrive together? No line if none arrives."""
+        if not sys.platform.startswith("linux"):
+            return
+        each, packets, receives = min(size, TRAIN_BYTES), 0, 0
+        with contextlib.suppress(OSError):  # of an old kernel, which the look at this machine names
+            self._unicast.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        for _ in range(TRAINS):
+            self._send(pack(HELLO_BYTES, t="train", token=self._token, proof=self._proof, each=each))
+            for fields in self._received(self._unicast, TRAIN_S):
+                if fields.get("t") == "train":
+                    packets, receives = packets + fields["size"] // each, receives + 1
+        with contextlib.suppress(OSError):
+            self._unicast.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 0)
+        fact = f"{packets} packets, sent in {TRAINS} calls there, arrive in {receives} receives"
+        if packets > receives:
+            yield Line(OK, "gro", fact)
+        elif packets:  # a slow link has none to join
+            yield Line(NOTE, "gro", fact, codes.NO_GRO, codes.filled(codes.NO_GRO, NAME=self.interface))
 
     def _flood(self, size: int, datagrams: int, seconds: float) -> _Flood:
         """Sends this many within a time, evenly, and asks which came. A thread that did not run for a while makes up
