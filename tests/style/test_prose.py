@@ -39,6 +39,8 @@ TOLD = ("src", "bench", "docs", "examples")
 """Folders of code whose strings are read by users: help, logs, tables of states, settings, codes, pages."""
 QUERY = re.compile(r"SELECT |DELETE |INSERT |CREATE | WHERE ")
 """A string for a database, in which no word can be another one."""
+RAISED = re.compile(r"^([ \t]*)raise\b.*(?:\n\1[ \t]+.*)*", re.M)
+"""A statement in Cython, with its further lines, which are indented more."""
 LIMITS = {
     "src": {"what": 0.2, "it": 5.0, "where": 1.2, "who": 0.1, "is there": 0.3, "is no": 0.1},
     "sim": {"what": 0.1, "it": 2.7, "where": 1.0, "who": 0.2, "is there": 0.3, "is no": 0.1},
@@ -91,6 +93,16 @@ def of_python(path: Path) -> Iterator[tuple[str, str]]:
                 yield "texts", node.value
 
 
+def of_cython(path: Path) -> Iterator[tuple[str, str]]:
+    """The same of a Cython file."""
+    source = path.read_text(encoding="utf-8")
+    for text in re.findall(r'"""(.*?)"""', source, re.S) + re.findall(r"(?:^|\s)#[^\n]*", source):
+        yield folder(path), text
+    for raised in RAISED.finditer(source):
+        parts = re.findall(r'"((?:[^"\\\n]|\\.)*)"', raised[0])
+        yield "errors", re.sub(r"\{[^}]*\}", "", " ".join(parts))
+
+
 def prose() -> Iterator[tuple[str, Path, str]]:
     """(where, file, text) of the whole project."""
     for each in BREAKS:
@@ -100,11 +112,8 @@ def prose() -> Iterator[tuple[str, Path, str]]:
             for comment in re.findall(r"/\*.*?\*/|//[^\n]*", path.read_text(encoding="utf-8"), re.S):
                 yield folder(path), path, comment
         elif path.suffix in {".pyx", ".pxd", ".pxi"}:
-            text = path.read_text(encoding="utf-8")
-            for docstring in re.findall(r'"""(.*?)"""', text, re.S):
-                yield folder(path), path, docstring
-            for comment in re.findall(r"(?:^|\s)#[^\n]*", text):
-                yield folder(path), path, comment
+            for where, text in of_cython(path):
+                yield where, path, text
         elif path.suffix in {".toml", ".yml", ".yaml", ".in", ""}:
             for comment in re.findall(r"(?:^|\s)#(?!!)[^\n]*", path.read_text(encoding="utf-8")):
                 yield "builds", path, comment

@@ -137,7 +137,7 @@ cdef class Batch:
     """
 
     def __init__(self):
-        raise TypeError("a Batch is what recv_batch returns; it is not made by hand")
+        raise TypeError("only recv_batch makes a Batch")
 
     cdef const int32_t *offsets_left(self) noexcept:
         return self.b.offsets + self.first if self.b.offsets != NULL else NO_OFFSETS

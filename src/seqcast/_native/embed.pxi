@@ -60,7 +60,7 @@ cdef seqcast_member *embed_open(object group) except NULL:
     if not isinstance(group, Receiver):
         raise UsageError(f"a seqcast.Group is wanted, not {type(group).__name__}")
     if getattr(group, "_rejoin_as", None) is not None:
-        raise UsageError("a group that joins again has no handle, as that is of one incarnation: use rejoin=False")
+        raise UsageError("a handle is of one incarnation, and this group joins again: use rejoin=False")
     receiver = group
     if not receiver.begin_taking(OPEN_NS):
         raise UsageError(
