@@ -17,7 +17,7 @@ typedef struct {
 typedef struct {
     uint64_t turns; /* times a caller took the receive role */
     uint64_t rounds; /* receive rounds, of callers and the I/O thread */
-    uint64_t polls; /* of a sequencer in a conversation, before blocking */
+    uint64_t polls; /* times a thread in a conversation looked again for a moment before blocking */
     uint64_t naps;
     uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before the nap */
     uint64_t kicks; /* of the I/O thread */
