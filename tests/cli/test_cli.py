@@ -482,7 +482,7 @@ def test_a_demo_warns_once_of_the_same_and_says_in_which_views_members_are(tmp_p
     made = demo.Demo(demo.parse([]), tmp_path, tmp_path)
     for name in "ab":
         made.processes[name] = demo.Process(name, None)
-        made.inbox.put((name, {"event": "warned", "text": f"{name}: too slow"}))
+        made.inbox.put((name, {"event": "warned", "text": f"{name}: c was excluded; took {ord(name)} ms (SC3105)"}))
         view = {"event": "view", "view": 1, "members": [name], "sequencer": "", "at_ns": 0, "merged": 0}
         made.inbox.put((name, view))
     for _ in range(4):
@@ -490,7 +490,7 @@ def test_a_demo_warns_once_of_the_same_and_says_in_which_views_members_are(tmp_p
     monkeypatch.setattr(demo, "STEP_TIMEOUT_S", -1.0)
     with pytest.raises(demo.DemoFailed, match=r"for a view of a, b: a is in \[a\]; b is in \[b\]\. `seqcast doctor"):
         made.wait_for_view({"a", "b"})
-    assert re.findall(r"warning +(.*)", capsys.readouterr().out) == ["a: too slow"]
+    assert re.findall(r"warning +(.*)", capsys.readouterr().out) == ["a: c was excluded; took 97 ms (SC3105)"]
 
 
 def test_the_default_input_comes_with_python():
