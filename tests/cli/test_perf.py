@@ -345,6 +345,11 @@ def test_the_table_has_both_paths_side_by_side_and_names_missing_measurements():
     assert one.splitlines()[-1] == "veth-segmented: not measured: needs root"
 
 
+def test_one_pair_has_no_median():
+    told = [command.heading(command.parse(["--pairs", pairs]), "here").splitlines()[0] for pairs in ("1", "3")]
+    assert told[0].endswith("; one pair") and told[1].endswith("; medians of 3 pairs (minimum to maximum)")
+
+
 @pytest.mark.long
 @linux
 def test_settings_that_are_given_reach_the_members():
@@ -422,7 +427,7 @@ def test_a_ping_pong_without_an_answer_names_the_round_and_the_view(monkeypatch)
         (["--latency", "--members", "1"], "--members"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
-        (["--kind", "plain", "--senders", "2"], "leave --senders out"),
+        (["--kind", "aio", "--senders", "2"], "--kind aio has one sender: leave --senders out"),
         (["--journal", "hash", "--loss", "1"], "cannot be combined"),
         (["--journal", "hash", "--latency"], "leave --journal out"),
         (["--journal-folder", "/tmp"], "needs --journal"),

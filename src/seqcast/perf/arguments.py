@@ -176,7 +176,7 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.order is None:
         arguments.order = "fifo" if arguments.kind == "batches" else ORDERS[0]
     if arguments.kind != "batches" and arguments.senders != 1:
-        parser.error("--kind plain and --kind aio have one sender: leave --senders out")
+        parser.error(f"--kind {arguments.kind} has one sender: leave --senders out")
     if arguments.size is None:
         arguments.size = 64 if arguments.latency else 1024
     if arguments.members is None:

@@ -104,7 +104,7 @@ def heading(arguments: argparse.Namespace, machine: str) -> str:
             what += f", {arguments.loss:g} % of datagrams dropped"
         if arguments.journal:
             what += f", journals of {JOURNALED[arguments.journal]} in {arguments.journal_folder}"
-    medians = f"medians of {arguments.pairs} pairs (minimum to maximum)"
+    medians = "one pair" if arguments.pairs == 1 else f"medians of {arguments.pairs} pairs (minimum to maximum)"
     return f"{what}, order {arguments.order}; {medians}\n{machine}\n"
 
 

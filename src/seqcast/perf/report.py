@@ -167,7 +167,7 @@ ROWS_THROUGHPUT = (
     ("delivered_msgs_per_s", "messages/s delivered, slowest receiver"),
     ("delivered_mb_per_s", "MB/s delivered"),
     ("sent_msgs_per_s", "messages/s sent"),
-    ("drained", "of the run's length, the slowest receiver's last message after it"),
+    ("drained", "last message after the run's end, as a part of the run's length"),
     ("raw_mb_per_s", "plain C without a protocol, MB/s"),
     ("limit_mb_per_s", "plain C with acks, CRC and copies, MB/s"),
     ("ratio_to_raw", "ratio to the first"),
