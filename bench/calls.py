@@ -3,7 +3,7 @@
     python bench/calls.py --seconds 3 --rounds 5
 
 Three replicas of a counter, each its own process on loopback: ``seqcast.replicate``, and PySyncObj, which is Raft in
-Python (``pip install 'seqcast[bench]'``), both at their defaults and by turns. Measured at each:
+Python (``pip install 'seqcast[bench]'``), both at their defaults, measured in turn:
 
     one        calls/s of one thread that calls and waits for the answer, and the times of these calls
     threads    calls/s of eight threads at one member

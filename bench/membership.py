@@ -443,7 +443,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(MEASURES)}; default: all")
     parser.add_argument("--rounds", type=int, default=50, metavar="N", help="of each (%(default)s)")
-    parser.add_argument("--transport", nargs="+", default=["auto"], choices=("auto", "unicast"), help="by turns (auto)")
+    parser.add_argument("--transport", nargs="+", default=["auto"], choices=("auto", "unicast"), help="in turn (auto)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:

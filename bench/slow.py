@@ -101,7 +101,7 @@ def ratio(slow: str, counts: list[int], without: list[int]) -> float:
 
 
 def main() -> int:
-    """Measures pairs by turns."""
+    """Measures runs with a stop and without, in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, help="runs with a stop and without, of each kind (%(default)s)")
     wanted = parser.parse_args()

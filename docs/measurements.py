@@ -230,7 +230,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
             rows_of(runs, "transports_latency"),
         ),
         (
-            "`seqcast perf --hosts` by `ip netns exec {host}` and `--path veth` by turns, in the same namespaces; both "
+            "`seqcast perf --hosts` by `ip netns exec {host}` and `--path veth` in turn, in the same namespaces; both "
             "measure the same network:",
             ["members", "message", "messages/s", "--path veth", "of that", "quartiles"],
             lambda row: board_row(row, "veth_msgs_per_s"),
