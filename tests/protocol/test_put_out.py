@@ -48,7 +48,7 @@ def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_wa
     assert not result.violations, result.violations[0]
     out = world.nodes[stops].record
     assert 850 * MS < out.put_out_ns < 2500 * MS
-    assert any("is put out of the group" in text and "SC2204" in text for text in world.nodes[1].record.warnings)
+    assert any("is excluded (slow=)" in text and "SC2204" in text for text in world.nodes[1].record.warnings)
     assert isinstance(out.log[-1], Excluded) and out.log[-1].cause == "slow"
     others = [node.record for node in world.nodes if node.record is not out]
     assert [each.put_out_ns for each in others] == [0, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from seqcast.board.read import boards
 from seqcast.cli import complain
-from seqcast.commandline import Parser, seconds
+from seqcast.commandline import Parser, named_file, seconds
 from seqcast.errors import UsageError
 from seqcast.metrics import CONTENT_TYPE, families, text_of, unreadable
 
@@ -22,7 +23,7 @@ REQUEST_S = 5.0
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints the metrics, serves them, or writes them to a file again and again."""
-    if arguments.listen:
+    if arguments.listen is not None:
         return _serve(*_host_and_port(arguments.listen))
     if arguments.textfile:
         return _write(Path(arguments.textfile), arguments.every or 0.0)
@@ -35,17 +36,22 @@ def _page() -> str:
 
 
 def _serve(host: str, port: int) -> int:
+    kind, shown = (_Server6, f"[{host}]") if ":" in host else (ThreadingHTTPServer, host)
     try:
-        server = ThreadingHTTPServer((host, port), _Handler)
+        server = kind((host, port), _Handler)
     except OSError as error:
-        return complain(f"cannot listen on {host}:{port}: {error.strerror}")
+        return complain(f"cannot listen on {shown}:{port}: {error.strerror}")
     with server:
-        print(f"metrics on http://{host}:{server.server_port}/metrics", flush=True)
+        print(f"metrics on http://{shown}:{server.server_port}/metrics", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             return 0
     return 0
+
+
+class _Server6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -85,7 +91,7 @@ def _write(path: Path, every_s: float) -> int:
 def _host_and_port(text: str) -> tuple[str, int]:
     host, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal() or int(number) > 65535:
-        raise UsageError(f"--listen {text!r} must be HOST:PORT, such as 127.0.0.1:9477")
+        raise UsageError(f"--listen {text!r} must be HOST:PORT, such as 127.0.0.1:9477 or [::1]:9477")
     return host.strip("[]"), int(number)
 
 
@@ -98,7 +104,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "example: seqcast metrics --listen 127.0.0.1:9477",
     )
     result.add_argument("--listen", metavar="HOST:PORT", help="serve them at http://HOST:PORT/metrics")
-    result.add_argument("--textfile", metavar="PATH", help="write them to this file, once or every --every seconds")
+    result.add_argument(
+        "--textfile", type=named_file, metavar="PATH", help="write them to this file, once or every --every seconds"
+    )
     result.add_argument("--every", type=seconds, metavar="S", help="with --textfile; 0: once (0)")
     arguments = result.parse_args(argv)
     if arguments.listen and arguments.textfile:

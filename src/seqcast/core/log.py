@@ -190,8 +190,8 @@ class LogLines:
         for member in old.members:
             if member.id in after:
                 continue
-            if member.id in survivors:
-                parts.append(f"{member} was put out ({why[member.id]})" if member.id in why else f"{member} left")
+            if member.id in survivors and member.id not in why:
+                parts.append(f"{member} left")
             else:
                 parts.append(f"{member} was excluded ({why.get(member.id, 'as the coordinator decided')})")
         return ", ".join(parts) or "the same members"

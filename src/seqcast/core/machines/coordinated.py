@@ -361,7 +361,7 @@ class CoordinatedMembership(TableMachine):
                 self._warn_of_slow(member, "stays: the others are not a majority")
         if (member := self.put_out()) not in (0, before):
             context.counters["members_slow"] += 1
-            self._warn_of_slow(member, "is put out of the group (slow=)")
+            self._warn_of_slow(member, "is excluded (slow=)")
 
     def _warn_of_slow(self, member: int, follows: str) -> None:
         text = f"{self.context.infos[member].name} {TOO_SLOW}, and {follows}"
