@@ -31,7 +31,7 @@ from seqcast.board import judge
 from seqcast.board.judge import unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
-from seqcast.cli import debug, seen_all
+from seqcast.cli import debug, seen_all, top
 from seqcast.cli.seen import NotAsked, headings, history, letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
@@ -345,6 +345,65 @@ def test_keys_of_the_live_table_sort_turn_pages_and_end(monkeypatch):
     assert drawn == [("", ""), ("", "rtt ms"), ("", "lag"), ("", "lag ms"), ("member", "lag ms"), ("", "lag ms")]
 
 
+@contextlib.contextmanager
+def terminal():
+    """The other end of a terminal that is this process's input and output."""
+    ours, theirs = os.openpty()
+    with (
+        open(theirs, encoding="utf-8", closefd=False) as keyboard,
+        open(theirs, "w", encoding="utf-8") as screen,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setattr(sys, "stdin", keyboard)
+        patched.setattr(sys, "stdout", screen)
+        yield ours
+    os.close(ours)
+
+
+def test_keys_of_a_terminal_are_seen_one_by_one_and_those_without_a_letter_are_none():
+    """After an arrow, two `q` did not end `top`, and of `seq` only the `s` counted."""
+    pytest.importorskip("rich.console")
+    from seqcast.cli import top_live
+
+    with terminal() as keyboard, top_live._keys() as pressed:
+        for typed, seen in ((b"\x1b[A", ""), (b"q", "q"), (b"s\x1bOB\x1b[1;5Ce\x1b[15~q", "seq"), (b"\x1b", "")):
+            os.write(keyboard, typed)
+            assert pressed(30.0) == seen
+        assert pressed(0.0) == ""
+
+
+def test_on_a_terminal_top_ends_after_count_and_says_why_it_shows_nothing(monkeypatch, capsys):
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli.top_live import drawn
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    name, none = cluster(), "no member of a group runs here"
+    with terminal() as seen:
+        for term, first in (("xterm", top.CLEAR), ("dumb", "")):
+            monkeypatch.setenv("TERM", term)
+            assert cli.main(("top", name, "--count", "1", "--every", "0")) == 0
+            assert os.read(seen, 4096).decode().startswith(first + none)
+        with monkeypatch.context() as patched:
+            patched.setattr(top, "page", interrupted)
+            assert cli.main(("top", name, "--every", "0")) == 0  # no keys on a dumb terminal
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setitem(sys.modules, "termios", None)
+        assert cli.main(("top", name)) == 2 and "give --plain" in capsys.readouterr().err
+    page = io.StringIO()
+    rich.Console(file=page, width=200).print(drawn([], [], "", 0, []))
+    assert page.getvalue().startswith(none)
+
+
+def test_the_rates_of_json_are_numbers(capsys):
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        (member,) = json.loads(run(capsys, "probe", a.cluster, "--json")[1])["members"]
+        names = ["messages_sent_per_s", "messages_delivered_per_s", "packets_retransmitted_per_s"]
+        assert member["rates"] == dict.fromkeys(names, 0.0)
+
+
 def test_metrics_have_the_format_of_prometheus():
     parser = pytest.importorskip("prometheus_client.parser")
     core = pytest.importorskip("prometheus_client.core")
@@ -444,12 +503,13 @@ def test_names_with_odd_characters_stay_one_label():
         assert {each.labels["cluster"] for family in found for each in family.samples} == {name}
 
 
-def test_metrics_are_served_and_written(tmp_path):
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_metrics_are_served_and_written(tmp_path, host):
     with group_of(1) as (a,):
         path = tmp_path / "seqcast.prom"
         assert cli.main(["metrics", "--textfile", str(path)]) == 0
         assert f'seqcast_up{{cluster="{a.cluster}",member="a"}} 1' in path.read_text()
-        server = script("from seqcast.cli import main; main(['metrics', '--listen', '127.0.0.1:0'])")
+        server = script(f"from seqcast.cli import main; main(['metrics', '--listen', '{host}:0'])")
         address = server.stdout.readline().split()[-1]
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -459,6 +519,7 @@ def test_metrics_are_served_and_written(tmp_path):
         server.kill()
         server.communicate()
     assert cli.main(["metrics", "--listen", "nowhere"]) == 2
+    assert all(cli.main(["metrics", option, ""]) == 2 for option in ("--listen", "--textfile"))
 
 
 def test_a_collector_follows_a_member_that_joins_again_and_keeps_no_group_alive():

@@ -18,6 +18,8 @@ TERSE = {"links changed", "cut reached", "senders begin or cease to wait", "susp
 """Reports of the engine that a line of the log follows, with names and reasons, unless Python hangs."""
 RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
 
+NOBODY = "no member of a group runs here as this user, or all have board=False"
+
 
 class NotAsked(Exception):
     """The member on this machine cannot be asked."""
@@ -118,7 +120,7 @@ def headings(board: Board) -> list[str]:
     return ["member", "address", hears, *measured, *(name for name, _ in RATES), "state"]
 
 
-def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
+def _row(board: Board, rank: int, rates: Sequence[float | None]) -> list[str]:
     row, mine = board.members[rank], rank == board.gauges["rank"]
     ways = [way(board, rank, other) if other != rank else "-" for other in range(len(board.members))]
     if len(ways) > MATRIX_MAX:
@@ -132,7 +134,8 @@ def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
     path = str(row["path_bytes"]) if row["path_bytes"] else "-" if mine else ""
     late = "-" if mine else f"{row['lag_ns'] / 1e6:.0f}"
     seen = (hears, rtt, path, lag, late, untaken, silent)
-    return [name_at(board, rank), _address(board, row["id"]), *seen, *rates, _state(board, row)]
+    shown = ["" if rate is None else short(rate) for rate in rates]
+    return [name_at(board, rank), _address(board, row["id"]), *seen, *shown, _state(board, row)]
 
 
 def _address(board: Board, member: int) -> str:
@@ -155,14 +158,14 @@ def _state(board: Board, row: Mapping[str, int]) -> str:
     return ", ".join(words)
 
 
-def _rates(board: Board, rank: int, found: Sequence[Board], before: Mapping[Path, Board]) -> list[str]:
-    """Rates of a member whose board is here, too."""
+def _rates(board: Board, rank: int, found: Sequence[Board], before: Mapping[Path, Board]) -> list[float | None]:
+    """Rates of a member, by its board; None: that is not here, or there was no look before."""
     own = next((each for each in found if each.about["id"] == board.members[rank]["id"]), None)
     old = before.get(own.path) if own is not None else None
     if own is None or old is None or own.read_ns <= old.read_ns:
-        return [""] * len(RATES)
+        return [None] * len(RATES)
     seconds = (own.read_ns - old.read_ns) / 1e9
-    return [short((own.counters.get(name, 0) - old.counters.get(name, 0)) / seconds) for _, name in RATES]
+    return [(own.counters.get(name, 0) - old.counters.get(name, 0)) / seconds for _, name in RATES]
 
 
 def short(rate: float) -> str:
@@ -210,7 +213,7 @@ def sketch(
                 "observer": _said(board, row["id"], "observer", False),
                 "info": _said(board, row["id"], "info", {}),
                 "hears": {name_at(board, other): way(board, rank, other) for other in range(n) if other != rank},
-                "rates": dict(zip((name for name, _ in RATES), rates, strict=True)),
+                "rates": {f"{name}_per_s": rate for (_, name), rate in zip(RATES, rates, strict=True)},
                 **row,
             }
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import select
 import sys
 import termios
@@ -18,7 +20,7 @@ from rich.text import Text
 from seqcast.api.counters import COUNTERS
 from seqcast.board.judge import unreadable
 from seqcast.board.read import Board, boards, pid_namespace, threads
-from seqcast.cli.seen import RATES, headings, history, number, of_groups, rows, summary, wrong_in
+from seqcast.cli.seen import NOBODY, RATES, headings, history, number, of_groups, rows, summary, wrong_in
 from seqcast.codes import Finding
 
 EVENTS = 40
@@ -27,6 +29,9 @@ SPARED = ["silent ms", "path", "lag ms", "resent/s", "rtt ms", "untaken", "addre
 """Columns that a narrow screen does without, the first one first: others would be cut, and with them who hears whom."""
 GAP = 2
 """Between two columns."""
+SEQUENCE = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|O.)?")
+"""The characters that a terminal sends for an arrow or another key without a letter."""
+READ_MAX = 1024
 SORTED = ["", "rtt ms", "lag", "lag ms", "untaken", "silent ms", *(name for name, _ in RATES)]
 """The columns by which members are sorted, the largest first; "": by rank."""
 
@@ -40,17 +45,18 @@ def live(cluster: str, every_s: float) -> int:
             width = screen.console.width
             screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by], width), refresh=True)
             before, end = found, time.monotonic() + every_s
-            key = ""
-            while not key and (left := end - time.monotonic()) > 0:
-                key = pressed(left)
-            if key == "q":
-                return 0
-            if key == "s":
-                page, by = "", (by + (page == "")) % len(SORTED)
-            elif key == "e":
-                page = "" if page == "events" else "events"
-            elif key == "m":
-                page, shown = "member", shown + (page == "member")
+            keys = pressed(every_s)
+            while not keys and (left := end - time.monotonic()) > 0:
+                keys = pressed(left)
+            for key in keys:
+                if key == "q":
+                    return 0
+                if key == "s":
+                    page, by = "", (by + (page == "")) % len(SORTED)
+                elif key == "e":
+                    page = "" if page == "events" else "events"
+                elif key == "m":
+                    page, shown = "member", shown + (page == "member")
     return 0
 
 
@@ -95,7 +101,7 @@ def drawn(
         parts += [Text(each.line(), style="red") for each in wrong_in(board, found)]
         parts.append(Text(""))
     parts += [Text(each.line(), style="red") for each in others]
-    return Group(*parts, Text(HELP, style="dim"))
+    return Group(*(parts or [Text(NOBODY)]), Text(HELP, style="dim"))
 
 
 def _fitting(names: Sequence[str], members: Sequence[Sequence[str]], by: str, width: int) -> list[int]:
@@ -136,7 +142,7 @@ def _no_key(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits for a key, at most this many seconds, and returns it, or ""."""
+    """A function that waits for a key, at most this many seconds, and returns all that were pressed, or ""."""
     if not sys.stdin.isatty():
         yield _no_key
         return
@@ -144,6 +150,13 @@ def _keys() -> Iterator[Callable[[float], str]]:
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
     try:
-        yield lambda seconds: sys.stdin.read(1) if select.select([number], [], [], seconds)[0] else ""
+        yield lambda seconds: _read(number) if select.select([number], [], [], seconds)[0] else ""
     finally:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def _read(number: int) -> str:
+    """The keys that wait at a terminal, "q" if there is none any more. They are read without a buffer: ``select`` would
+    not see those that wait in one."""
+    text = os.read(number, READ_MAX).decode("latin-1")
+    return SEQUENCE.sub("", text) if text else "q"
