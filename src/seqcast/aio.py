@@ -15,6 +15,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 POLL_S = 0.005
 THREAD_WAIT_S = 0.1
+_received: ContextVar[int] = ContextVar("seqcast-received", default=0)
+"""Id of the task that has received: also in the tasks that it starts afterwards, for which it may wait."""
 
 
 def join(
@@ -190,7 +193,7 @@ class Group(driver.AsyncSender, Uncopied):
         self._thread = threading.get_ident()
         self._waiters = []
         self._current_task = asyncio.current_task
-        self._senders: Counter[asyncio.Task[Any] | None] = Counter()  # tasks for which sends wait
+        self._senders: Counter[int] = Counter()  # sends that wait, by the task that received last before they began
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._watch_driver()
         group._turned = _weakly(weakref.WeakMethod(self._follow))  # `self` keeps the group: a circle otherwise
@@ -327,8 +330,8 @@ class Group(driver.AsyncSender, Uncopied):
                     raise
                 done = full.sent
         self._waiting_sends += 1
-        task = asyncio.current_task()
-        self._senders[task] += 1
+        received = _received.get()
+        self._senders[received] += 1
         try:
             await self._turn(timeout, done)
             try:
@@ -337,7 +340,7 @@ class Group(driver.AsyncSender, Uncopied):
                 self._slow.release()
         finally:
             self._waiting_sends -= 1
-            self._senders -= Counter([task])
+            self._senders -= Counter([received])
 
     async def _send_rest(self, send: Callable[[float | None, int], None], deadline: float | None, done: int) -> None:
         """Sends on a thread of its own. While the interpreter shuts down, when none can be started, tries again and
@@ -366,11 +369,17 @@ class Group(driver.AsyncSender, Uncopied):
     def _receives_nothing(self) -> bool:
         """Of a thread that sends for a task: does the task that receives wait for a send, so that no task receives?"""
         if not self._waiters:
-            return self._receiver in self._senders
+            receiver = self._receiver
+            return receiver is not None and (receiver.done() or id(receiver) in self._senders)
         if self.sync._backlog:  # kept just before these began to wait
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
         return False
+
+    def _receives(self, task: asyncio.Task[Any] | None) -> None:
+        """This task takes, or waits for, the next item."""
+        self._receiver = task
+        _received.set(id(task))
 
     async def _turn(self, timeout: float | None, done: int) -> None:
         """Waits behind earlier sends. ``done``: messages that this call has sent."""
@@ -452,7 +461,8 @@ class Group(driver.AsyncSender, Uncopied):
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """The result of ``take``, as soon as there is one; None after ``timeout`` seconds."""
         deadline = deadline_of(timeout)
-        self._receiver = asyncio.current_task()
+        if (task := asyncio.current_task()) is not self._receiver:
+            self._receives(task)
         if time.monotonic_ns() - self._turned_ns > driver.HOLD_NS:
             await asyncio.sleep(0)
             self._turned_ns = time.monotonic_ns()

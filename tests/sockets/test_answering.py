@@ -2,6 +2,7 @@
 place."""
 
 import asyncio
+import contextlib
 import ctypes
 import threading
 import time
@@ -218,12 +219,23 @@ async def async_pair(**settings):
     return a, await seqcast.aio.join(name, name="b", interface=LOOPBACK, **settings)
 
 
+async def itself(call):
+    return await call
+
+
+async def in_a_task(call):
+    """As ``asyncio.gather``, and in Python 3.11 ``asyncio.wait_for``."""
+    return await asyncio.create_task(itself(call))
+
+
+@pytest.mark.parametrize(("receives", "sends"), [(itself, itself), (itself, in_a_task), (in_a_task, itself)])
 @pytest.mark.parametrize(("n", "size"), [(50, 1_000_000), (2000, 10_000)])
-def test_a_task_that_answers_its_messages_never_hangs(n, size):
+def test_a_task_that_answers_its_messages_never_hangs(n, size, receives, sends):
     async def server(group):
-        async for message in group:
-            if message.sender != group.member:
-                await group.send(message.payload + bytes(size - 7))
+        with contextlib.suppress(seqcast.NotMember):
+            while message := await receives(group.recv()):
+                if message.sender != group.member:
+                    await sends(group.send(message.payload + bytes(size - 7)))
 
     async def client(group):
         for i in range(n):
@@ -246,11 +258,12 @@ def test_a_task_that_answers_its_messages_never_hangs(n, size):
     asyncio.run(main())
 
 
-def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_send():
+@pytest.mark.parametrize(("receives", "sends"), [(itself, itself), (itself, in_a_task), (in_a_task, itself)])
+def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_send(receives, sends):
     async def flood(group):
-        async for _ in group:
+        while await receives(group.recv()):
             for _ in range(4):
-                await group.send(bytes(1000))
+                await sends(group.send(bytes(1000)))
 
     async def main():
         a, b = await async_pair(kept_bytes=1 << 20, **QUICK)

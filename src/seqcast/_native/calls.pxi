@@ -615,7 +615,9 @@ cdef class NextMessage:
                 return give(message, result)
             if sc_now() - group._turned_ns > HOLD:
                 return self.leave_it(result)
-        group._receiver = group._current_task()
+        task = group._current_task()
+        if task is not group._receiver:
+            group._receives(task)
         while True:
             message = group.sync.next_message(0)
             if message is not None:
