@@ -356,7 +356,9 @@ def test_another_release_on_a_host_is_named():
         (["--hosts", "a,"], "must name each host once"),
         (["--hosts", "a,b", "--via", "ssh"], "must have {host} in it"),
         (["--hosts", "a,b", "--via", "ssh 'x {host}"], "No closing quotation"),
-        (["--anyway"], "--anyway needs --hosts"),
+        (["--anyway"], "--via, --python and --anyway need --hosts"),
+        (["--via", "ssh {host}"], "--via, --python and --anyway need --hosts"),
+        (["--python", "python3"], "--via, --python and --anyway need --hosts"),
         (["--hosts", "a,b", "--loss", "1"], "leave --path, --loss and --journal out"),
     ],
 )

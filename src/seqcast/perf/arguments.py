@@ -227,8 +227,8 @@ def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.hosts:
         if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
             parser.error("--hosts measures the existing network between hosts: leave --path, --loss and --journal out")
-    elif arguments.anyway:
-        parser.error("--anyway needs --hosts")
+    elif any(getattr(arguments, name) != parser.get_default(name) for name in ("via", "python", "anyway")):
+        parser.error("--via, --python and --anyway need --hosts")
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
         parser.error("--interface measures on an existing interface: leave --path and --loss out")
 
