@@ -682,6 +682,7 @@ def test_options_that_would_do_nothing_are_refused_with_what_to_give(line, said,
         ([("ok", "unicast"), ("WARN", "seeds")], True, "a group works with that host, but seeds lead nowhere"),
         ([("WARN", "igmp"), ("ok", "unicast"), ("note", "igmp")], True, "a group works; the warnings say"),
         ([("ok", "unicast"), ("FAIL", "igmp"), ("note", "igmp")], True, "a group does not work like this"),
+        ([("ok", "unicast"), ("FAIL", "multicast"), ("note", "multicast")], True, "unicast works, multicast does not"),
         ([("ok", "unicast")], True, "a group works"),
     ],
 )

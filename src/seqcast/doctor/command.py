@@ -81,19 +81,18 @@ def _place(own: bytes, public: bytes, keyed: bool) -> OwnAddress:
 
 
 def _result(found: Sequence[Line], tried: bool) -> str:
-    lost = any(line.word == "seeds" and line.level == "WARN" for line in found)
-    levels = {line.word: line.level for line in found}
-    if levels.get("unicast", "FAIL") != "FAIL" and levels.get("multicast") == "FAIL":
+    failed, warned = ({line.word for line in found if line.level == level} for level in ("FAIL", "WARN"))
+    if "multicast" in failed and "unicast" in {line.word for line in found} - failed:
         return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
-    every = {line.level for line in found}  # of a word with several lines, too
-    if "FAIL" in every:
+    if failed:
         return "a group does not work like this"
+    lost = "seeds" in warned
     if not tried:
         but = ", but seeds lead nowhere" if lost else ""
         return f"this machine is fit{but}; no path was tried: run `seqcast doctor --listen` there, and --with HOST here"
     if lost:
         return "a group works with that host, but seeds lead nowhere"
-    return "a group works; the warnings say what slows it down" if "WARN" in every else "a group works"
+    return "a group works; the warnings say what slows it down" if warned else "a group works"
 
 
 def _listen(text: str) -> int:
