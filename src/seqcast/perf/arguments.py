@@ -169,6 +169,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+def given(parser: Parser, arguments: argparse.Namespace, *names: str) -> list[str]:
+    """Those of the options that have another value than their default."""
+    return [name for name in names if getattr(arguments, name) != parser.get_default(name)]
+
+
 def check(parser: Parser, arguments: argparse.Namespace) -> None:
     """Refuses values that are out of bounds, and fills in the defaults that depend on another option."""
     from seqcast.config import Config
@@ -189,7 +194,7 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         check_latency(parser, arguments)
     elif arguments.kind == "c":
         parser.error("--kind c is a ping-pong, and needs --latency")
-    elif any(getattr(arguments, name) != parser.get_default(name) for name in ("rounds", "rate", "wait", "cores")):
+    elif given(parser, arguments, "rounds", "rate", "wait", "cores"):
         parser.error("--rounds, --rate, --wait and --cores need --latency")
     if not 2 <= arguments.members <= MEMBERS_MAX:
         parser.error(f"--members must be from 2 to {MEMBERS_MAX}")
@@ -227,7 +232,7 @@ def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.hosts:
         if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
             parser.error("--hosts measures the existing network between hosts: leave --path, --loss and --journal out")
-    elif any(getattr(arguments, name) != parser.get_default(name) for name in ("via", "python", "anyway")):
+    elif given(parser, arguments, "via", "python", "anyway"):
         parser.error("--via, --python and --anyway need --hosts")
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
         parser.error("--interface measures on an existing interface: leave --path and --loss out")
@@ -237,9 +242,8 @@ def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
     """The same for the options of a ping-pong."""
     if arguments.kind == "batches":
         arguments.kind = "plain"
-    for name in ("senders", "loss", "journal"):
-        if getattr(arguments, name) != parser.get_default(name):
-            parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
+    for name in given(parser, arguments, "senders", "loss", "journal"):
+        parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
     if arguments.rate and (not 1 <= arguments.rate <= 1_000_000 or arguments.kind != "plain"):
         parser.error("--rate must be from 1 to 1000000, with plain loops")
     if arguments.rounds is None:
