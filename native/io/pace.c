@@ -32,6 +32,10 @@
 #define YIELD_PAUSE_NS_MAX 500000000
 #define YIELD_BACKS_OFF 4
 #define YIELD_FINDS 256
+/* A yield takes about as long as a look, and a message that comes meanwhile waits: yields between all looks make a hop
+ * 5 % longer. If a yield takes less than ALONE_NS, no other thread wanted the core, and the next looks do without. */
+#define ALONE_NS 1000
+#define ALONE_LOOKS 15
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -100,9 +104,15 @@ void sc_pace_polled(sc_pace *p, int found) {
 
 /* A datagram wakes no thread that is ready to run already, so a thread that yields to one that computes waits for a
  * whole slice. */
-int sc_pace_yields(const sc_pace *p, int64_t now) { return !p->loaded && now >= p->yields_at; }
+int sc_pace_yields(sc_pace *p, int64_t now) {
+    if (p->loaded || now < p->yields_at) return 0;
+    if (!p->alone) return 1;
+    p->alone--;
+    return 0;
+}
 
 void sc_pace_yielded(sc_pace *p, int64_t now, int64_t back) {
+    p->alone = back - now < ALONE_NS ? ALONE_LOOKS : 0;
     if (back - now < KEPT_NS) return;
     p->yield_pause = earlier(p->yield_pause * YIELD_BACKS_OFF + YIELD_PAUSE_NS_MIN, YIELD_PAUSE_NS_MAX);
     p->yields_at = back + p->yield_pause;

@@ -459,8 +459,8 @@ BREAKS = (
     _one("a caller announces its wait after it has looked for its messages", "native/io/role.c",
          "        if (sc_load(&d->waits.caller_wants) != want)\n"
          "            sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */\n"
-         "        if (has_or_deadline(d, want, mark)) return 1;\n",
-         "        if (has_or_deadline(d, want, mark)) return 1;\n"
+         "        if (has_or_deadline(d, want, mark)) return ran ? ran : sc_now();\n",
+         "        if (has_or_deadline(d, want, mark)) return ran ? ran : sc_now();\n"
          "        sc_store(&d->waits.caller_wants, want);\n", tests=INTERLEAVED, why=THREADS),
     _one("the I/O thread does not tell that the role is free", "native/io/role.c",
          "    sc_cond_broadcast(&d->role.freed);\n    sc_offer_role(d);\n}", "}", tests=INTERLEAVED, why=THREADS),
@@ -476,8 +476,8 @@ BREAKS = (
          "    *woken = lanes & SC_IO_WOKEN && !sc_load(&d->waits.woken_by_io);", tests=INTERLEAVED, why=THREADS),
     _one("the I/O thread is not told of its role after an array", "native/io/role.c",
          "        d->role.handed = 1;\n        sc_cond_signal(&d->role.io_idle);\n    }\n"
-         "    caller_leaves(d);\n    sc_mutex_unlock(&d->role.lock);\n}\n\n/* ---- an event loop",
-         "        d->role.handed = 1;\n    }\n    caller_leaves(d);\n    sc_mutex_unlock(&d->role.lock);\n"
+         "    caller_leaves(d, sc_now());\n    sc_mutex_unlock(&d->role.lock);\n}\n\n/* ---- an event loop",
+         "        d->role.handed = 1;\n    }\n    caller_leaves(d, sc_now());\n    sc_mutex_unlock(&d->role.lock);\n"
          "}\n\n/* ---- an event loop", tests=INTERLEAVED, why=THREADS),
     _one("the holder of the role is not told that something is due before its next look", "native/io/transmit.c",
          "    if (deadline < sc_load(&d->waits.sleep_until) - DEADLINE_SLACK_NS) sc_io_wake(&d->io);\n",
@@ -1363,6 +1363,10 @@ BREAKS = (
          tests="tests/unit/test_pace.py", why=SOCKETS),
     _one("a poll in a conversation pays for three in vain", "native/io/pace.c",
          "POLL_PAYS 2", "POLL_PAYS 3", tests="tests/unit/test_pace.py", why=SOCKETS),
+    _one("a spinning thread that is alone on its core yields at each look", "native/io/pace.c",
+         "back - now < ALONE_NS ? ALONE_LOOKS : 0", "0", tests="tests/unit/test_pace.py", why=SOCKETS),
+    _one("a spinning thread whose core another one wants yields at every sixteenth look", "native/io/pace.c",
+         "back - now < ALONE_NS ? ALONE_LOOKS : 0", "ALONE_LOOKS", tests="tests/unit/test_pace.py", why=SOCKETS),
     _one("members that neither order nor talk poll", "native/io/pace.c",
          "    if (!p->talks && now - p->ordered_at >= PERIOD_NS) return 0;\n", "",
          tests="tests/unit/test_pace.py", why=SOCKETS),

@@ -18,6 +18,7 @@ class Pace(ctypes.Structure):
         ("talks", c_int),
         ("ordered_at", c_int64), ("loaded", c_int), ("nap_ns", c_int64), ("nap_bytes", c_uint64), ("late_ns", c_int64),
         ("polls", c_int), ("unpolled", c_uint), ("yields_at", c_int64), ("yield_pause", c_int64),
+        ("alone", c_int),
     )  # fmt: skip
 
 
@@ -190,3 +191,24 @@ def test_a_yield_that_comes_back_soon_changes_nothing_and_finds_shorten_the_paus
 
 def test_a_thread_under_load_keeps_its_core(c):
     assert not c.sc_pace_yields(byref(Pace(loaded=1)), S)
+
+
+def yields(c, pace, took, n):
+    """Whether the thread yields in each of the next ``n`` pauses between looks, with yields that take so long."""
+    seen = []
+    for _ in range(n):
+        seen.append(c.sc_pace_yields(byref(pace), S))
+        if seen[-1]:
+            c.sc_pace_yielded(byref(pace), S, S + took)
+    return seen
+
+
+def test_a_thread_that_is_alone_on_its_core_yields_at_every_sixteenth_look(c):
+    assert yields(c, Pace(), US - 1, 33) == [1, *[0] * 15, 1, *[0] * 15, 1]
+
+
+def test_a_thread_whose_core_another_one_wants_yields_at_each_look(c):
+    pace = Pace()
+    assert yields(c, pace, US, 5) == [1] * 5
+    assert yields(c, pace, US // 2, 17) == [1, *[0] * 15, 1]
+    assert yields(c, pace, 2 * US, 16 + 3) == [*[0] * 15, 1, 1, 1, 1]
