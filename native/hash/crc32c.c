@@ -61,6 +61,7 @@ static uint32_t crc32c_table(uint32_t crc, const void *data, size_t len) {
 #define WIDE "avx512+vpclmulqdq"
 #define TARGET __attribute__((target("sse4.2,pclmul")))
 TARGET static inline uint32_t crc8(uint32_t crc, uint8_t v) { return _mm_crc32_u8(crc, v); }
+TARGET static inline uint32_t crc32(uint32_t crc, uint32_t v) { return _mm_crc32_u32(crc, v); }
 TARGET static inline uint32_t crc64(uint32_t crc, uint64_t v) { return (uint32_t)_mm_crc32_u64(crc, v); }
 TARGET static inline uint64_t multiply(uint32_t a, uint32_t b) {
     return (uint64_t)_mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0));
@@ -82,6 +83,10 @@ static int has_wide(void) { return __builtin_cpu_supports("avx512f") && __builti
  * file may not. */
 static inline uint32_t crc8(uint32_t crc, uint8_t v) {
     __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(v));
+    return crc;
+}
+static inline uint32_t crc32(uint32_t crc, uint32_t v) {
+    __asm__(".arch_extension crc\n\tcrc32cw %w0, %w0, %w1" : "+r"(crc) : "r"(v));
     return crc;
 }
 static inline uint32_t crc64(uint32_t crc, uint64_t v) {
@@ -122,10 +127,17 @@ TARGET static inline uint64_t load64(const uint8_t *p) {
     return v;
 }
 
+/* One after the other; most datagrams end with half a word. */
+TARGET static inline uint32_t crc_words(uint32_t crc, const uint8_t *p, size_t len) {
+    for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
+    if (len & 4) crc = crc32(crc, load32(p));
+    for (size_t i = len & 4; i < len; i++) crc = crc8(crc, p[i]);
+    return crc;
+}
+
 TARGET static uint32_t crc32c_lanes(uint32_t crc, const void *data, size_t len) {
     const uint8_t *p = data;
     crc = ~crc;
-    for (; len && ((uintptr_t)p & 7); len--) crc = crc8(crc, *p++);
     while (lanes && len >= 8 * (3 * LANE_MIN + 1)) {
         size_t n = (len - 8) / 24;
         if (n > LANE_MAX) n = LANE_MAX;
@@ -141,9 +153,7 @@ TARGET static uint32_t crc32c_lanes(uint32_t crc, const void *data, size_t len) 
         p += 8;
         len -= 24 * n + 8;
     }
-    for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
-    for (; len; len--) crc = crc8(crc, *p++);
-    return ~crc;
+    return ~crc_words(crc, p, len);
 }
 
 TARGET static void set_up_lanes(void) {
@@ -196,9 +206,7 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
     crc = crc_of(a);
     /* Not by lanes: the compiler would go on there with the upper halves of the registers in use, which makes each of
      * its older vector instructions wait for them. */
-    for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
-    for (; len; len--) crc = crc8(crc, *p++);
-    return ~crc;
+    return ~crc_words(crc, p, len);
 }
 
 #endif
