@@ -204,7 +204,7 @@ void sc_tx_spent_free(sc_engine *e) {
 int sc_transmit_return(sc_engine *e) {
     sc_tx_spent_free(e);
     int stalled = take_back(&e->group) | take_back(&e->forward);
-    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+    for (uint32_t r = 0; e->in_view && e->packing.singly && r < e->view.n; r++)
         stalled |= take_back(e->peers[r]->unicast_tx) | take_back(e->peers[r]->state_tx);
     return stalled;
 }
@@ -239,7 +239,7 @@ static int transmit_singly(sc_engine *e, sc_tx *out, int max, int64_t now, int a
         if (all) sc_tx_close(e, &e->forward);
         k += transmit_stream(e, &e->forward, e->peers[e->order.forward_to], out + k, max - k, now);
     }
-    for (uint32_t i = 0; i < 2 * e->view.n; i++) {
+    for (uint32_t i = 0; e->packing.singly && i < 2 * e->view.n; i++) {
         sc_peer *peer = e->peers[i % e->view.n];
         sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
         if (!tx) continue;

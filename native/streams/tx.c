@@ -130,13 +130,23 @@ sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
         pair_window(e, stream, stream == SC_STREAM_UNICAST ? e->config.unicast_bytes : e->config.ring_bytes);
     sc_tx_stream *tx = *slot ? *slot : malloc(sizeof *tx);
     if (!tx) return NULL;
-    if (!*slot) sc_tx_init(tx, stream, e->config.ring_packets);
+    if (!*slot) {
+        sc_tx_init(tx, stream, e->config.ring_packets);
+        e->packing.singly++;
+    }
     *slot = tx;
     tx->pair = peer->pair;
     sc_ring_size size = {.needed = window + window / 8 + 4 * (uint64_t)e->view.packet_bytes};
     if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes, &size)) return tx;
     sc_tx_free(e, tx);
     return NULL;
+}
+
+void sc_tx_end(sc_engine *e, sc_tx_stream *tx) {
+    if (!tx) return;
+    sc_tx_free(e, tx);
+    free(tx);
+    e->packing.singly--;
 }
 
 /* A new view has new windows: a stream that continues takes its window, within its existing ring. */

@@ -13,6 +13,7 @@ typedef struct sc_retired {
 
 typedef struct {
     uint64_t unsent; /* bytes packed and not transmitted, of all streams */
+    uint32_t singly; /* streams to single members that have begun: mostly none */
     sc_retired *retired; /* rings that were replaced; freed by the next transmit */
 } sc_packing;
 
@@ -24,6 +25,7 @@ typedef struct {
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx);
+void sc_tx_end(sc_engine *e, sc_tx_stream *tx); /* made by sc_tx_to, or NULL */
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
                 const sc_ring_size *size);
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall, int force);

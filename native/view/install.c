@@ -63,11 +63,8 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
     sc_rx_free(e, &peer->unicast);
     sc_rx_free(e, &peer->forward);
     sc_rx_free(e, &peer->state);
-    sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
-    for (int i = 0; i < 2; i++) {
-        if (of_pair[i]) sc_tx_free(e, of_pair[i]);
-        free(of_pair[i]);
-    }
+    sc_tx_end(e, peer->unicast_tx);
+    sc_tx_end(e, peer->state_tx);
     free(peer);
 }
 
