@@ -235,10 +235,10 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     return result;
 }
 
-/* The time of a batch that was just taken. The wall clock may have been set back since this member sent the messages in
- * it. */
-static int64_t taken_at(sc_driver *d, const sc_batch *batch) {
-    int64_t wall = sc_driver_wall(d, sc_now());
+/* The time of a batch that was taken just after `now`, when another thread may have received messages of it. The wall
+ * clock may have been set back since this member sent the messages in it. */
+static int64_t taken_at(sc_driver *d, const sc_batch *batch, int64_t now) {
+    int64_t came = (int64_t)sc_counted(&d->round.came), wall = sc_driver_wall(d, came > now ? came : now);
     for (uint32_t r = 0; r < batch->n_runs; r++) {
         const sc_run *run = &batch->runs[r];
         if (run->sender == d->io.config.member && run->sent_ns > wall) wall = run->sent_ns;
@@ -250,11 +250,10 @@ int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
                       int64_t now, int64_t *wall) {
     for (;;) {
         int result = take_batch(d, batch, bytes_max, marker, later, now);
-        if (result == SC_DELIVER_BATCH) *wall = taken_at(d, batch);
+        if (result == SC_DELIVER_BATCH) *wall = taken_at(d, batch, now);
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
-        if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
-        int64_t came = (int64_t)sc_counted(&d->round.came);
-        now = came > now ? came : sc_now(); /* mostly this thread has waited for the last arrival */
+        now = sc_drive(d, SC_WANT_DELIVERY, 0, until);
+        if (!now) return SC_DELIVER_NONE;
     }
 }
 

@@ -80,10 +80,11 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s);
 /* This thread runs a block callback from now on (1), or no longer (0). */
 void sc_driver_callback(sc_driver *d, int runs);
 
-/* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed,
- * or the driver stops (0); 0 may also come early. A signal does not end the wait: its handler runs, and the wait goes
- * on. `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the sending member. */
-int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
+/* Drives the I/O, or waits for the thread that does, until the wanted condition holds, or until `until` has passed, or
+ * the driver stops. Returns the time at which the condition was found to hold, which is a moment ago; or 0, which may
+ * also come early. A signal does not end the wait: its handler runs, and the wait goes on. `mark`: sc_engine_sendable
+ * before; for SC_WANT_STATE: the id of the sending member. */
+int64_t sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 /* The wall clock at the monotonic time `now`, which is a moment ago at most. */
 int64_t sc_driver_wall(sc_driver *d, int64_t now);

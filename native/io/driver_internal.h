@@ -77,4 +77,4 @@ void sc_role_init(sc_role *role);
 int sc_role_take(sc_driver *d);
 void sc_role_leave(sc_driver *d);
 /* Runs rounds, holding the role, until the wanted condition holds. As sc_drive. */
-int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
+int64_t sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);

@@ -30,23 +30,24 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     return satisfied;
 }
 
-/* Runs one round at least: the I/O thread, which sees that callers take turns, leaves the sockets to them. */
-static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
-    for (int ran = 0;; ran = 1) {
+/* Runs one round at least: the I/O thread, which sees that callers take turns, leaves the sockets to them. Returns the
+ * time at which the wanted condition held, or 0. */
+static int64_t rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    for (int64_t ran = 0;; ran = d->round.ran) {
         if (sc_load(&d->waits.caller_wants) != want)
             sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
-        if (has_or_deadline(d, want, mark)) return 1;
+        if (has_or_deadline(d, want, mark)) return ran ? ran : sc_now();
         if (sc_load(&d->stop) || (ran && sc_now() >= until)) return 0;
         int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
-        if (woken) return sc_driver_has(d, want, mark);
+        if (woken) return sc_driver_has(d, want, mark) ? d->round.ran : 0;
     }
 }
 
 /* A thread that does not wait is not to be woken, least of all by its own messages: its next wait would end at once. */
-int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
-    int found = rounds(d, want, mark, until);
+int64_t sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    int64_t found_at = rounds(d, want, mark, until);
     sc_store(&d->waits.caller_wants, 0);
-    return found;
+    return found_at;
 }
 
 /* Under `role.lock`. */
@@ -57,9 +58,9 @@ static void become_holder(sc_driver *d) {
 }
 
 /* Under `role.lock`. */
-static void caller_leaves(sc_driver *d) {
+static void caller_leaves(sc_driver *d, int64_t now) {
     d->role.callers--;
-    d->role.left = sc_now();
+    d->role.left = now;
     if (sc_load(&d->stop))
         sc_wake_all(d);
     else if (d->role.callers > 0)
@@ -82,25 +83,27 @@ static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until)
     return found;
 }
 
-int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
-    int found = 0;
+int64_t sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    int64_t found_at = 0;
     sc_mutex_lock(&d->role.lock);
     d->role.callers++;
     while (!sc_load(&d->stop)) {
         if (d->role.holder == SC_ROLE_FREE) {
             become_holder(d);
             sc_mutex_unlock(&d->role.lock);
-            found = sc_role_rounds(d, want, mark, until);
+            found_at = sc_role_rounds(d, want, mark, until);
             sc_mutex_lock(&d->role.lock);
             d->role.holder = SC_ROLE_FREE;
             break;
         }
-        found = wait_for_holder(d, want, mark, until);
-        if (found || sc_now() >= until) break;
+        int found = wait_for_holder(d, want, mark, until);
+        int64_t now = sc_now();
+        if (found) found_at = now;
+        if (found || now >= until) break;
     }
-    caller_leaves(d);
+    caller_leaves(d, found_at ? found_at : sc_now());
     sc_mutex_unlock(&d->role.lock);
-    return found;
+    return found_at;
 }
 
 int sc_role_take(sc_driver *d) {
@@ -136,7 +139,7 @@ void sc_role_leave(sc_driver *d) {
         d->role.handed = 1;
         sc_cond_signal(&d->role.io_idle);
     }
-    caller_leaves(d);
+    caller_leaves(d, sc_now());
     sc_mutex_unlock(&d->role.lock);
 }
 
@@ -189,7 +192,7 @@ void sc_role_leave_loop(sc_driver *d) {
         d->role.handed = 1;
         sc_cond_signal(&d->role.io_idle);
     }
-    caller_leaves(d);
+    caller_leaves(d, sc_now());
     sc_mutex_unlock(&d->role.lock);
 }
 

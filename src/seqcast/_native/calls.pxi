@@ -311,6 +311,7 @@ cdef class Receiver(Sender):
             self._begun = batch
         else:
             self._begun = None
+            self._spent = batch
             if self._untaken:
                 self.tell_taken()
         return message
@@ -336,6 +337,7 @@ cdef class Receiver(Sender):
     cdef object next_item(self, int64_t wait):
         """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `taking`."""
         cdef Batch batch
+        self._spent = None
         if self._end is not None:
             raise self._not_member()
         if self._missed and sc_now() >= self._missed_due:

@@ -161,7 +161,7 @@ cdef extern from "io/driver.h" nogil:
                           int later, int64_t now, int64_t *wall)
     void sc_driver_taken(sc_driver *d)
     int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until)
-    int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
+    int64_t sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
     int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t until)
     size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t n, int64_t until)
     int sc_driver_wait_control(sc_driver *d, int64_t until, int each)
@@ -231,6 +231,7 @@ cdef class Receiver(Sender):
     cdef public list _seekers  # calls of `deliver` that wait for their message
     cdef list _again  # taken by Python, still due to a program in C: the view, the rest of a batch; None: no program
     cdef public bint _embedded  # a program in C takes, by embed.pxi
+    cdef Batch _spent  # its messages are taken; freed by the next call, which has time while it waits
     # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun
 

@@ -561,7 +561,7 @@ cdef class Driver:
 
     def wait_deliverable(self, int64_t timeout_ns):
         cdef int64_t deadline = deadline_after(timeout_ns)
-        cdef int found = 0
+        cdef int64_t found = 0
         while not found and not self.stopped and not self.forked and sc_now() < deadline:
             with nogil:
                 found = sc_drive(self.d, SC_WANT_DELIVERY, 0, slice_end(deadline))
