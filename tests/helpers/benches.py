@@ -15,5 +15,7 @@ def bench_of(name: str) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
+    path = [*sys.path]
     spec.loader.exec_module(module)
+    sys.path[:] = path  # a program that adds its folder would hide the helpers of tests with names of other programs
     return module
