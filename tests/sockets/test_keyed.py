@@ -452,7 +452,7 @@ def test_an_operator_asks_with_the_first_key_of_the_file_and_then_with_each_in_t
         runner.ask()
         marks = [header(each).key_id >> 9 & 31 for each in wire.listen()]
     first, second = (each.number for each in keys.read(key))
-    assert marks[:4] == [first, second, first, second]
+    assert len(marks) > 1 and marks == ([first, second] * len(marks))[: len(marks)]
 
 
 @pytest.mark.long
