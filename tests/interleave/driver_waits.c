@@ -178,30 +178,27 @@ static thread *self(void) {
     return &world_threads(&n)[world_thread() - 1];
 }
 
-static int notes_want(int (*drive)(sc_driver *, int, uint64_t, int64_t), sc_driver *d, int want, uint64_t mark,
-                      int64_t until) {
+static int64_t notes_want(__typeof__(sc_drive) *drive, sc_driver *d, int want, uint64_t mark, int64_t until) {
     self()->mark = mark;
     self()->want = want;
-    int found = drive(d, want, mark, until);
+    int64_t found_at = drive(d, want, mark, until);
     self()->want = 0;
-    return found;
+    return found_at;
 }
 
-int __real_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
-int __wrap_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
-int __wrap_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
+/* Declared as the headers do: the linker would not notice another type. */
+__typeof__(sc_drive) __real_sc_drive, __wrap_sc_drive;
+int64_t __wrap_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
     return notes_want(__real_sc_drive, d, want, mark, until);
 }
-int __real_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
-int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
-int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+__typeof__(sc_role_rounds) __real_sc_role_rounds, __wrap_sc_role_rounds;
+int64_t __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     return notes_want(__real_sc_role_rounds, d, want, mark, until);
 }
 
 /* The delayed ack of taken messages is told to nobody: its sender probes after a delay, and to wake the I/O thread for
  * each message that an event loop takes would cost more. */
-int __real_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+__typeof__(sc_engine_deliver) __real_sc_engine_deliver, __wrap_sc_engine_deliver;
 int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     int64_t before = sc_engine_deadline(e);
     int result = __real_sc_engine_deliver(e, batch, bytes_max, marker, now);
