@@ -697,6 +697,17 @@ print("good")
     assert output(script(text, cluster(), LOOPBACK)) == "good\n"
 
 
+def test_the_buffer_of_a_large_message_is_freed_when_that_is_taken():
+    size = 5 << 20
+    with group_of(1, order="fifo") as (group,):
+        sender = threading.Thread(target=group.send, args=(bytes(size),))
+        sender.start()
+        message = group.recv(LIMIT_S)
+        sender.join()
+        kept = [each for each in gc.get_objects() if type(each) is seqcast.Batch and each.nbytes >= size]
+        assert (len(message.payload), kept) == (size, [])
+
+
 def _child_of_multiprocessing(group, results):
     try:
         group.send(b"x")

@@ -311,7 +311,8 @@ cdef class Receiver(Sender):
             self._begun = batch
         else:
             self._begun = None
-            self._spent = batch
+            if batch.b.data_cap <= KEPT_BYTES:
+                self._spent = batch
             if self._untaken:
                 self.tell_taken()
         return message

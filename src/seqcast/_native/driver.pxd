@@ -231,7 +231,7 @@ cdef class Receiver(Sender):
     cdef public list _seekers  # calls of `deliver` that wait for their message
     cdef list _again  # taken by Python, still due to a program in C: the view, the rest of a batch; None: no program
     cdef public bint _embedded  # a program in C takes, by embed.pxi
-    cdef Batch _spent  # its messages are taken; freed by the next call, which has time while it waits
+    cdef Batch _spent  # its messages are taken; freed by the next call, which mostly waits anyway
     # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun
 

@@ -46,6 +46,7 @@ from seqcast.events import Skipped
 DEF SLICE_NS = 100_000_000  # how long a wait runs between checks for signals
 DEF WATCH_NS = 5_000_000  # the same of a sender that looks for messages that it must receive
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
+DEF KEPT_BYTES = 4194304  # buffers larger than this are freed as soon as their messages are taken
 # Beside the results of native/engine/engine.h and native/io/driver.h.
 LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 

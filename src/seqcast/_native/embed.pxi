@@ -3,7 +3,6 @@
 # and the journal.
 
 DEF ITEMS = 64  # SEQCAST_ITEMS_MAX
-DEF KEPT_BYTES = 4194304  # larger buffers of an item are freed when the program gives the item back
 DEF OPEN_NS = 1000000000  # how long opening a handle waits for a call that receives
 DEF MERGE_NS = 1000000  # how often an event loop polls while states are merged
 
