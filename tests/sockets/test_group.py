@@ -661,8 +661,13 @@ def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
 import os, sys, numpy, seqcast
 a = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2])
 b = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2], min_members=2)
+a.send_many([b"taken", b"begun"])
+assert [a.recv(60).payload, b.recv(60).payload, b.recv(60).payload] == [b"taken", b"taken", b"begun"]
+began, told = [], a._runner.after_fork
+a._runner.after_fork = lambda: (began.append(a._begun is not None), told())
 pid = os.fork()
 if not pid:
+    assert began == [True] and a._begun is None  # a batch goes back to an engine that takes no lock for it
     calls = (
         lambda: a.send(b"x"), lambda: a.send_many([b"x"]), lambda: a.send_batch(b"x", numpy.array([0, 1])),
         lambda: a.recv(1), lambda: a.recv_batch(1), lambda: a.next_event(1), lambda: list(a), lambda: list(a.events()),

@@ -284,8 +284,8 @@ class Group(Rejoining, Pausing):
     def _after_fork(self) -> None:
         """In a child process: takes no lock, since a thread that does not exist here may be its holder."""
         self._forked = True
-        self._begun = None
         self._runner.after_fork()
+        self._begun = None  # only now: the engine knows that it takes the memory back without its lock
 
 
 def _leave_dropped(runner: Runner, timeout_s: float) -> None:
