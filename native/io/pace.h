@@ -23,7 +23,7 @@ typedef struct {
     int polls; /* that may be in vain */
     unsigned unpolled; /* waits without a poll */
     int64_t yields_at, yield_pause; /* when to leave the core to others again; the last time until then */
-    int alone; /* looks that need no yield, as no thread wanted the core at the last one */
+    int alone; /* looks that need no yield, as no thread wanted the core at the last yield */
 } sc_pace;
 
 /* Known at the end of a period. */
@@ -44,8 +44,8 @@ int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now);
 /* May a wait until `until` begin with a brief poll? If so, sc_pace_polled follows. */
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now);
 void sc_pace_polled(sc_pace *p, int found);
-/* Asked between two looks: does a thread that spins leave its core to others now? If so, sc_pace_yielded follows: back
- * on the core at `back`. */
+/* Asked after a look that began at `now`: does a thread that spins leave its core to others? If so, sc_pace_yielded
+ * follows: back on the core at `back`. */
 int sc_pace_yields(sc_pace *p, int64_t now);
 void sc_pace_yielded(sc_pace *p, int64_t now, int64_t back);
 /* A thread that spun has found something. */
