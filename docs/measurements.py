@@ -76,10 +76,10 @@ def gossip(rows: list[dict[str, str]]) -> str:
 def headline(printed: list[dict[str, Any]]) -> str:
     """The one figure of README.md: the loops most people write first, beside those of pyzmq."""
     rows = [row for run in printed for row in run.get("plain", ()) if row["kind"] in ("plain", "pyzmq")]
-    head = ["`send` in a loop, `for message in group`", "message", "messages/s", "of pyzmq, run by run"]
-    names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, which orders nothing among senders"}
+    head = ["`send` in a loop, `for message in group`", "message", "messages/s", "ratio to pyzmq, per run"]
+    names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, with no order among senders"}
     shown = [[names[kind], *rest[:3]] for kind, *rest in ([row["kind"], *plain_row(row)[1:]] for row in rows)]
-    said = "One sender and three receivers, each in its own process; medians of runs in turn, with the range of ratios:"
+    said = "One sender and three receivers, each in its own process; medians of alternating runs, with the range of ratios:"
     return f"{said}\n\n{table(head, shown)}\n"
 
 

@@ -20,7 +20,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "packets_skipped": "Of these, packets that a too slow application missed (`slow='skip'`).",
         "messages_sent": "Messages that `send` and its kin accepted.",
         "messages_delivered": "Messages that the application was given.",
-        "messages_skipped": "Messages that the application missed, told by `Skipped`.",
+        "messages_skipped": "Messages that the application missed, with a `Skipped` in their place.",
         "state_bytes_sent": "Bytes of the application's state sent to joiners.",
         "state_bytes_read": "Bytes of the state taken when this member joined, or states were merged.",
     },
