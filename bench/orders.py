@@ -289,7 +289,7 @@ def page(results: dict[str, Any]) -> str:
     """docs/orders.md."""
     cells = {tuple(c["cell"]): [v for v in c["values"] if v is not None] for c in results["cells"]}
     shares = ratios(results)
-    between = "the interval that holds the true median with 95 %" if results["pairs"] > 5 else "the range"
+    between = "the interval that holds the true median with 95 % confidence" if results["pairs"] > 5 else "the range"
     parts = [
         "# Orders measured",
         "Made by `make bench-order` (bench/orders.py) from docs/orders.json; do not edit.",

@@ -103,8 +103,8 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Journals and Spark, measured",
         "",
-        f"By `make bench-pipeline` on {results['machine']}. Load of the machine before the parts: {min(loads):g} to "
-        f"{max(loads):g}.",
+        f"Made by `make bench-pipeline` on {results['machine']}. Load of the machine before the parts: {min(loads):g} "
+        f"to {max(loads):g}.",
         "",
         "## What a journal costs delivery",
         "",
@@ -164,7 +164,7 @@ def page(results: dict[str, Any]) -> str:
             f"{rate(source[key]['floor']):,.0f} | {source[key]['floor']['cpu_us_per_row']:g} |"
             for name, key in (("all columns", "table"), ("five columns", "five"), ("backlog", "backlog"))
         ),
-        f"| backlog, behind its first batch | {rate(source['backlog'], 'steady_mrows_per_s'):,.0f} | | "
+        f"| backlog, after its first batch | {rate(source['backlog'], 'steady_mrows_per_s'):,.0f} | | "
         f"{rate(source['backlog']['floor'], 'steady_mrows_per_s'):,.0f} | |",
         "",
         f"Then a stream of them at {results['rate']:,} messages/s (sent: {stream['sent_per_s']:,}), from a member's",

@@ -62,7 +62,7 @@ def gossip(rows: list[dict[str, str]]) -> str:
         'Residual.** "Missing" is the share of all deliveries that are still due 5 s after the multicast; the second '
         f"panel shows this share over time for {number(most['members'])} members. At 5 % loss the curve follows the "
         f"theory for 10 s, and is lower after that; at 20 % up to {beyond:.1f} times as high: few gossips begin in "
-        f"so large a group ({most['gossips']} in 20 s), so single ones decide.",
+        f"so large a group ({most['gossips']} in 20 s), so each of them counts.",
         "Rounds.** The mean number of hops after which a member sees a gossip grows as the logarithm of the size of "
         f"the group: {min(hops):.2f} to {max(hops):.2f} times ln N in all rows.",
         f"Traffic.** A member sends, without the multicasts themselves, {sent[0]:,} to {sent[-1]:,} bytes a second "
@@ -79,7 +79,7 @@ def headline(printed: list[dict[str, Any]]) -> str:
     head = ["`send` in a loop, `for message in group`", "message", "messages/s", "ratio to pyzmq, per run"]
     names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, with no order among senders"}
     shown = [[names[kind], *rest[:3]] for kind, *rest in ([row["kind"], *plain_row(row)[1:]] for row in rows)]
-    said = "One sender and three receivers, each in its own process; medians of alternating runs, with the range of ratios:"
+    said = "One sender and three receivers, each a process; medians of alternating runs, with the range of ratios:"
     return f"{said}\n\n{table(head, shown)}\n"
 
 
@@ -209,8 +209,8 @@ def figures(printed: list[dict[str, Any]]) -> str:
         ),
         (
             "The cost of [boards](operations.md): batches in fifo order on loopback, with `board=True` and "
-            "`board=False` on every member, in turn; beside the quartiles of as many pairs of runs without, which show "
-            "how far runs of the same differ:",
+            "`board=False` on every member, in turn; and the quartiles of as many pairs of two runs without, which "
+            "show how far equal runs differ:",
             ["members", "message", "messages/s", "without boards", "of that", "quartiles", "of two runs without"],
             lambda row: [*board_row(row), noise(row)],
             rows_of(runs, "board"),
@@ -237,19 +237,19 @@ def figures(printed: list[dict[str, Any]]) -> str:
             rows_of(runs, "between_hosts"),
         ),
         (
-            "A group under datagrams of a process outside it, 100,000 a second on the same cores, and of the rate "
-            "beside each ([kinds](security.md#how-it-works)); *asked*: a tenth as many, each a question that only "
-            "members are answered:",
+            "A group under datagrams of a process outside it, 100,000 a second on the same cores, compared "
+            "with the run beside each ([kinds](security.md#how-it-works)); *asked*: a tenth as many, each a question "
+            "that only members are answered:",
             ["datagrams", "messages/s", "beside", "messages/s", "of that"],
             forged_row,
             rows_of(runs, "forged"),
         ),
         (
             "A group of four on loopback, one of which stops taking messages of 1 KB "
-            "([slow](config.md#failure-and-view-changes)); the rate of those that take all, of that of a group of "
-            "three without it, and of a group of four that all take. (A member that skips still receives all packets: "
-            "where members share cores, as here, it costs the others as much as one that takes all.) With either "
-            "setting senders first wait for that member for `slow_s` once, which is not counted:",
+            "([slow](config.md#failure-and-view-changes)); the rate of those that take all, relative to that of a "
+            "group of three without it, and to that of a group of four that all take. (A member that skips still "
+            "receives all packets: where members share cores, as here, it costs the others as much as one that takes "
+            "all.) With either setting senders first wait for that member for `slow_s` once, which is not counted:",
             ["slow", "slow_s", "rate counted", "of that of three", "of that of four"],
             slow_row,
             rows_of(runs, "slow"),

@@ -73,7 +73,7 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     assert "a million rows take 50 ms of CPU, and 10^9 rows 52 s" in text  # 2 s for 10^7, 16.5 s for 3 * 10^8
     assert "(`sender`, `payload`)" in text and "0 to 1.2" in text
     assert "| five columns | 3,750,000 | 0.4 | 4,250,000 | 0.3 |" in text
-    assert "| backlog, behind its first batch | 1,500,000 | | 2,250,000 | |" in text
+    assert "| backlog, after its first batch | 1,500,000 | | 2,250,000 | |" in text
     assert "| stream | 60 | 291 | 408 | 470 | 280 | 90 |" in text and "| floor | 60 | 240 |" in text
 
 

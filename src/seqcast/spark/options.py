@@ -38,7 +38,7 @@ OPTIONS = (
     Option("tap", READ, "host:port, ...", "taps that serve journals"),
     Option("token", READ, "text", "token of the taps"),
     Option("tokenFile", READ, "a file", "the same from a file of the driver"),
-    Option("certificateFile", READ, "a file", "certificates that taps are trusted by: they serve through TLS"),
+    Option("certificateFile", READ, "a file", "certificates by which taps are trusted: they serve through TLS"),
     Option("columns", READ, "all; names with commas between", "the columns, in this order; no others are decoded"),
     Option("view", READ, "all; counters with commas between", "only rows of these views"),
     Option("sender", READ, "all; names with commas between", "only messages of these senders"),
