@@ -8,7 +8,7 @@
 #define DEADLINE_SLACK_NS 500000
 /* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
-#define REST_WAITS 5 /* times the least wait for more, for the rest of an array */
+#define REST_WAITS 5 /* times `flush_ns_min`, for the rest of an array */
 
 int sc_transmitter_init(sc_transmitter *tx) {
     tx->runs = malloc(TX_RUNS * sizeof *tx->runs);
@@ -121,8 +121,8 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
 }
 
 /* An array ends with a packet that is not full. Receivers still have a quarter of a window before them, and such a
- * packet costs them and the sender a fifth of a full one: a partial last packet waits for the next array, up to a few
- * turns from the first array left waiting. */
+ * packet costs them and the sender a fifth of a full one: a partial last packet waits for the next array, for up to
+ * REST_WAITS times `flush_ns_min` from the first array left waiting. */
 int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
     int what = unsent >= d->config.flush_bytes ? SC_FLUSH_FULL : SC_FLUSH_NOTHING;
