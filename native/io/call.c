@@ -235,8 +235,8 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     return result;
 }
 
-/* The time of a batch that was taken just after `now`, when another thread may have received messages of it. The wall
- * clock may have been set back since this member sent the messages in it. */
+/* The time of a batch that was taken just after `now`; another thread may have received messages of it in between. The
+ * wall clock may have been set back since this member sent the messages in it. */
 static int64_t taken_at(sc_driver *d, const sc_batch *batch, int64_t now) {
     int64_t came = (int64_t)sc_counted(&d->round.came), wall = sc_driver_wall(d, came > now ? came : now);
     for (uint32_t r = 0; r < batch->n_runs; r++) {

@@ -73,7 +73,7 @@ typedef struct { /* intake.c and round.c; all is the role holder's, who lets oth
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */
     int64_t deadline; /* the engine's */
     uint64_t came; /* monotonic time when the last datagrams were received */
-    int64_t ran; /* of the last round */
+    int64_t ran; /* monotonic time at the end of the last round, before its flush */
     int cut_short; /* the last round reached its limit: more may be there */
     sc_pace pace;
     uint64_t gather; /* bytes: a quarter of a window */

@@ -30,8 +30,8 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     return satisfied;
 }
 
-/* Runs one round at least: the I/O thread, which sees that callers take turns, leaves the sockets to them. Returns the
- * time at which the wanted condition held, or 0. */
+/* Unless the wanted condition holds already, runs one round at least, even after `until`: the I/O thread, which sees
+ * that callers take turns, leaves the sockets to them. Returns the time at which the condition held, or 0. */
 static int64_t rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (int64_t ran = 0;; ran = d->round.ran) {
         if (sc_load(&d->waits.caller_wants) != want)
