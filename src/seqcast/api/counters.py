@@ -5,7 +5,7 @@ from __future__ import annotations
 
 COUNTERS: dict[str, dict[str, str]] = {
     "Traffic": {
-        "datagrams_received": "Datagrams that came in, those that are dropped below included.",
+        "datagrams_received": "Datagrams that came in, including those counted as dropped below.",
         "datagrams_sent": "Datagrams that were sent.",
         "bytes_received": "Bytes of the datagrams received.",
         "bytes_sent": "Bytes of the datagrams sent.",
@@ -69,7 +69,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "blocked_queued": 'Messages queued while sending was closed (`send_while_blocked="queue"`).',
         "blocked_queued_bytes": "Their bytes.",
         "blocked_queue_full": "Times that this queue became full.",
-        "blocked_queue_lost": "Queued messages that were dropped, because the membership ended; `Lost` tells of them.",
+        "blocked_queue_lost": "Queued messages that were dropped, because the membership ended; `Lost` reports them.",
     },
     "Memory": {
         "slabs_in_use": "Now: receive buffers in use, of `slabs_max`.",
@@ -179,7 +179,7 @@ moment."""
 CROWD: dict[str, dict[str, str]] = {
     "Crowds": {
         "packets_sent": "Messages that this member sent.",
-        "packets_received": "Packets of others that came, those included that are dropped below.",
+        "packets_received": "Packets of others that came, including those counted as dropped below.",
         "packets_again": "Packets of any sender that this member sent again for others.",
         "packets_dropped": "Packets that came when there was no room; they are repaired later, or told as lost.",
         "packets_doubted": "Packets too far from their sender's next one, which prove nothing alone.",
