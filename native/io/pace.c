@@ -33,8 +33,7 @@
 #define YIELD_BACKS_OFF 4
 #define YIELD_FINDS 256
 /* A yield takes about as long as a look, and a message that comes meanwhile waits: yields between all looks make a hop
- * 5 % longer. If a look and its yield take less than ALONE_NS, no other thread wanted the core, and the next looks do
- * without. */
+ * 5 % longer. If a yield takes less than ALONE_NS, no other thread wanted the core, and the next looks do without. */
 #define ALONE_NS 1000
 #define ALONE_LOOKS 15
 

@@ -44,8 +44,8 @@ int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now);
 /* May a wait until `until` begin with a brief poll? If so, sc_pace_polled follows. */
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now);
 void sc_pace_polled(sc_pace *p, int found);
-/* Asked after a look that began at `now`: does a thread that spins leave its core to others? If so, sc_pace_yielded
- * follows: back on the core at `back`. */
+/* Asked after each look: does a thread that spins leave its core to others? If so, sc_pace_yielded follows: the core
+ * was left at `now`, and the thread is back at `back`. */
 int sc_pace_yields(sc_pace *p, int64_t now);
 void sc_pace_yielded(sc_pace *p, int64_t now, int64_t back);
 /* A thread that spun has found something. */

@@ -70,11 +70,13 @@ static uint64_t look(sc_driver *d, int first, int *urgent) {
 }
 
 static void leave_core(sc_driver *d, int64_t now) {
-    if (sc_pace_yields(&d->round.pace, now)) {
-        sc_yield();
-        sc_pace_yielded(&d->round.pace, now, sc_now());
-    } else
+    if (!sc_pace_yields(&d->round.pace, now)) {
         sc_relax();
+        return;
+    }
+    now = sc_now(); /* the look has taken time, too */
+    sc_yield();
+    sc_pace_yielded(&d->round.pace, now, sc_now());
 }
 
 /* Looks at the sockets repeatedly for this time, or until another thread wakes this one; returns the bytes received.
