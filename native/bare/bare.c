@@ -53,7 +53,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #define NAP_NS 200000 /* a receiver under load sleeps this long, as seqcast's do, instead of until the next datagram */
 #define NAP_MAX 10 /* naps in vain before waiting for the next datagram after all */
 #define SOURCE_BYTES (1u << 20) /* the application's messages, sent again and again */
-#define PACKET_CHARGE 832 /* of a receive buffer, beside its bytes */
+#define PACKET_CHARGE 832 /* that a packet takes of a receive buffer, beside its bytes */
 #define PATIENCE_NS 10000000000 /* a run without any progress is abandoned after this */
 #define LOST_NS 500000000 /* a window that is not confirmed by then was lost */
 
@@ -109,7 +109,7 @@ static int set_buffer(int fd, int force, int option, uint32_t bytes) {
 }
 
 /* The window, as far as a receive buffer like this socket's surely holds it: the kernel takes memory back in lumps of a
- * quarter of the buffer (udp_rmem_release), and of each packet that arrives by itself its headers are charged too. */
+ * quarter of the buffer (udp_rmem_release), and a packet that arrives by itself is charged for its headers, too. */
 static uint64_t window_of(const sc_bare_config *config, int fd) {
     int granted = 0;
     socklen_t len = sizeof granted;
@@ -168,7 +168,7 @@ static int all_ready(shared_area *shared, uint32_t n) {
     return 1;
 }
 
-/* Credit comes by datagrams. */
+/* Does credit come by datagrams? */
 static int acks(const sc_bare_config *config) { return config->limit || config->apart; }
 
 static uint64_t slowest(shared_area *shared, uint32_t n) {
@@ -271,7 +271,7 @@ static int may_try_again(int code) {
     return code == EINTR || code == ENOBUFS || code == EAGAIN || code == ECONNREFUSED;
 }
 
-/* To the group, or the same bytes to each receiver. Returns the bytes that a receiver gets; -1: none. */
+/* Sends to the group, or the same bytes to each receiver. Returns the bytes that a receiver gets; -1: none. */
 static ssize_t send_burst(sender *s, uint8_t *p, uint64_t burst) {
     struct mmsghdr messages[SC_BARE_RECEIVERS_MAX];
     struct iovec iov = {p, burst};
@@ -347,7 +347,7 @@ static int prepare_sender(sender *s, sc_bare_result *out) {
     return 0;
 }
 
-/* The receivers are ready, and their ports known. */
+/* Called once the receivers are ready, and their ports known. */
 static void find_receivers(sender *s) {
     const sc_bare_config *config = s->config;
     s->copies = config->to[0] ? config->receivers : 1;

@@ -107,7 +107,7 @@ static int has_slab(const sc_batch *b, const sc_slab *slab) {
     return 0;
 }
 
-/* The message that the assembly keeps in pieces is the batch's unfinished one again, which there is not. */
+/* Makes the message that the assembly keeps in pieces the batch's unfinished one again; the batch has none now. */
 static void tail_resume(sc_engine *e, sc_batch *b, tail *t, sc_assembly *a) {
     if (!reserve_pieces(b, a->n_kept + 2)) return;
     *t = (tail){.owner = a, .pieces = a->n_kept};
@@ -418,8 +418,8 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
 
 int sc_batch_flatten(sc_batch *b) {
     if (b->n_copied == b->n) return 0;
-    /* Copied bytes move up, in the same memory: aside first. Such data is small: mostly messages between two
-     * packets. */
+    /* Copied bytes move up within the same memory, so they are put aside first. Such data is small: mostly messages
+     * between two packets. */
     uint64_t bytes = b->data_len, all = bytes + b->borrowed_bytes;
     size_t of_offsets = ((size_t)b->n_copied + 1) * sizeof *b->offsets;
     uint8_t *aside = malloc(of_offsets + bytes);

@@ -36,7 +36,7 @@ static int is_to_self(const sc_engine *e, const sc_delivery *d) {
     return d->stream == SC_STREAM_UNICAST && d->sender == e->config.member;
 }
 
-/* In the own group stream of its view, which may carry forwards of others, too. */
+/* Was the packet in our own group stream of its view, which may carry forwards of others, too? */
 static int is_carried(const sc_engine *e, const sc_delivery *d) {
     return d->stream == SC_STREAM_GROUP && d->carrier == e->view.rank;
 }
@@ -181,7 +181,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     return 1;
 }
 
-/* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
+/* A packet of our own group stream: copied, so that the send ring need not wait for the application. */
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
     if (e->view.safe) sc_credit_due(e); /* in order here */
     if (e->config.receive && e->config.deliver_own) {

@@ -159,7 +159,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     unsuspect(e, peer);
 }
 
-/* Its kernel learns our hardware address by that, in place of another one. */
+/* Teaches the kernel of that machine our hardware address, in place of another one. */
 void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to) {
     say(e, SC_TYPE_PING, to, id, e->config.member, 1);
 }
@@ -191,7 +191,7 @@ static void take_way(sc_engine *e, sc_peer *peer, int way, int64_t now) {
     if (event) event->evidence = way;
 }
 
-/* A switch that forgets and learns again who wants multicasts would have the way change for ever: each return waits
+/* A switch that forgets and learns again who wants multicasts would make the way change for ever, so each return waits
  * longer. */
 static void turn_from_multicast(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_peer_detection *at = &peer->detect;
@@ -233,7 +233,7 @@ static uint64_t progress(const sc_engine *e) {
     return sum;
 }
 
-/* `only`: the member that `to` is the address of; NULL: for all, or for a stranger. */
+/* `only`: the member whose address `to` is; NULL: for all, or for a stranger. */
 static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *only) {
     uint8_t *p = sc_out_new(e, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
@@ -293,7 +293,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
         if (e->config.mixed) judge_way(e, peer, now);
-        int copied = peer->detect.way != SC_WAY_MULTICAST; /* as of all that is for the group */
+        int copied = peer->detect.way != SC_WAY_MULTICAST; /* like everything that is for the group */
         if (!copied && (peer->detect.silent || hears_not(peer, e->view.rank))) say_heartbeat(e, &peer->address, peer);
         if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
         if (peer->detect.asked) say_ping(e, peer, peer->id, e->config.member);
@@ -347,7 +347,7 @@ void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int6
     *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
     place->wait = same ? known.wait : APART * e->config.heartbeat_ns;
     place->due = now + place->wait;
-    /* Its view may end sooner than that, and so may the next one: it has been elsewhere all the time. */
+    /* Its view may end sooner than that, and so may the next one: the sender has been elsewhere all the time. */
     if (same || (before && now - known.heard <= e->config.suspect_ns && known.due < place->due)) place->due = known.due;
     if (e->config.mixed && now >= place->due) {
         place->wait = 2 * place->wait < BACK_NS_MAX ? 2 * place->wait : BACK_NS_MAX;
@@ -364,7 +364,7 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
     return n;
 }
 
-/* Whose multicasts the sender of a heartbeat does not hear, and whose unicasts. */
+/* Reads whose multicasts, and whose unicasts, the sender of a heartbeat does not hear. */
 static void heard_links(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     sc_peer_detection *at = &peer->detect;
     int unheard = hears_not(peer, e->view.rank);
@@ -449,12 +449,12 @@ static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
     return !at->mute && !at->silent && !at->doubted && here && at->asked && now - at->asked >= ASKED * suspect_after(e);
 }
 
-/* If unicasts take the place of multicasts: neither comes from this member, which others may hear. */
+/* If unicasts take the place of multicasts: does neither come from this member, which others may hear? */
 static int is_cut_off(const sc_engine *e, const sc_peer *peer, int64_t now) {
     return e->config.mixed && peer->detect.silent && !peer->detect.mute && now - peer->detect.heard >= suspect_after(e);
 }
 
-/* One whose unicasts come, and no multicasts, lives: copies may take their place soon. */
+/* A member whose unicasts come, but no multicasts, is alive: copies may take their place soon. */
 static int64_t silent_after(const sc_engine *e, const sc_peer *peer) {
     int64_t soon = SILENT * e->config.heartbeat_ns, limit = suspect_after(e);
     return e->config.mixed && peer->detect.reached > peer->detect.overheard && soon < limit ? soon : limit;
@@ -559,7 +559,7 @@ void sc_detect_peer_begin(const sc_engine *e, sc_peer *peer, int64_t now) {
     sc_peer_detection before = peer->detect;
     memset(peer->digest, 0, sizeof peer->digest);
     peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
-    if (e->config.mixed) { /* the ways between us are as they were: to find them again would take a while */
+    if (e->config.mixed) { /* the ways between us are as they were: finding them again would take a while */
         peer->detect.silent = before.silent;
         if (before.silent) peer->detect.overheard = before.overheard;
         if (!before.heard) peer->detect.overheard -= (SILENT - QUICK) * e->config.heartbeat_ns;

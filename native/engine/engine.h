@@ -32,7 +32,7 @@ typedef struct {
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
     uint32_t observer; /* 1: sends nothing to the group */
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
-    uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
+    uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports hearing no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
     uint32_t piece_bytes; /* larger datagrams without messages leave in pieces of this size; 0: leave as they are */
     uint32_t slabs_max;
@@ -55,7 +55,7 @@ typedef struct {
     int64_t heartbeat_ns;
     int64_t suspect_ns; /* silence after which SC_EVENT_SUSPECT is raised ... */
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
-    int64_t install_ns; /* so long after a view, a member still in the previous one, or in none, counts as alive */
+    int64_t install_ns; /* this long after a view, a member still in the previous one, or in none, counts as alive */
     int64_t slow_ns; /* a receiver that holds senders up for this long is reported as too slow; 0: none is */
     uint32_t skips; /* 1: such a receiver stays in the group, and skips messages instead */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
@@ -136,9 +136,9 @@ uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a
  * member that multicasts the others' forwards: until then they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
-/* Of a full packet of this view on the wire; 0: there is none yet. */
+/* Bytes of a full packet of this view on the wire; 0: there is no view yet. */
 uint32_t sc_engine_packet_bytes(const sc_engine *e);
-/* Bytes of the largest packet that reaches each member from each, as far as is known; 0: nothing is. */
+/* Bytes of the largest packet that reaches every member from every other one, as far as is known; 0: unknown. */
 uint32_t sc_engine_path_bytes(const sc_engine *e);
 /* Paths may carry less than before: measures them at once. */
 void sc_engine_measure(sc_engine *e, int64_t now);
@@ -186,10 +186,10 @@ int sc_engine_paced(sc_engine *e, uint64_t to);
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate
  * opens, before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
-/* How many have ever waited so: as many as this, less those that wait, have left. */
+/* How many have ever waited so; less those that still wait, this is how many have left. */
 uint64_t sc_engine_queued(const sc_engine *e);
 /* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier
- * one, whose other members may have delivered that one. */
+ * one, whose other members may have delivered that message. */
 typedef enum { SC_OLDEST_NOT_PACKED, SC_OLDEST_PACKED, SC_OLDEST_PACKED_BEFORE } sc_blocked_oldest;
 sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e);
 /* Drops these messages, accepts no more, and returns how many were never packed as a whole. */
@@ -226,7 +226,7 @@ typedef struct {
     uint64_t member; /* also this one, whose own application has to take its messages */
     int64_t since; /* as of the heartbeats; SC_NEVER: since the last one */
 } sc_stall;
-/* Returns how many there are, at most SC_MEMBERS_MAX. None while a view change or a pause is why they wait. */
+/* Returns how many there are, at most SC_MEMBERS_MAX. None while they wait for a view change or a pause. */
 size_t sc_engine_stalls(const sc_engine *e, sc_stall *out);
 /* Members, also this one, that a sender calls too slow to stay: ids of them, at most SC_MEMBERS_MAX; returns how
  * many. */
@@ -240,7 +240,7 @@ uint64_t sc_engine_sendable(const sc_engine *e);
  * memory is the caller's, and stays linked until sc_taking_end. */
 typedef struct sc_taking {
     struct sc_taking *next;
-    uint64_t target; /* of the own numbering */
+    uint64_t target; /* in the own numbering */
     uint64_t queued; /* messages that waited for the gate then, and are not packed yet */
     int lost; /* part was unordered when subgroups merged, and is not resent */
 } sc_taking;
@@ -285,8 +285,7 @@ typedef struct {
     sc_wholes wholes; /* the others, there */
 } sc_place;
 
-/* Messages of one sender that this member skips: they end in its packets `first` to `last`, all those of the packets
- * between. */
+/* Messages of one sender that this member skips: all that end in its packets `first` to `last`. */
 typedef struct {
     uint64_t sender, first, last, messages;
 } sc_skipped;
@@ -322,13 +321,14 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
 /* The same for an application that cannot take the item yet: the item is kept for it. Credit counts it as taken, and
  * the rule for slow receivers does not, until sc_engine_takes. */
 int sc_engine_keep(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-/* The application takes a kept item: a batch, or another one (NULL). A batch that is given back and taken again counts
- * once, and the work on that batch each time. */
+/* The application takes a kept item: a batch, or an item of another kind (NULL). A batch that is given back and taken
+ * again counts once, but the work on that batch counts each time. */
 void sc_engine_takes(sc_engine *e, sc_batch *batch, int64_t now);
 /* The application looks for something to take: its work on the last batch is over. */
 void sc_engine_looks(sc_engine *e, int64_t now);
 /* The thread that works on the last batch waits in a send, and the wait does not count as work: returns its beginning;
- * 0: the thread has no batch. And works on, unless another thread has looked for something to take meanwhile. */
+ * 0: the thread has no batch. Afterwards the thread works on, unless another one has looked for something to take
+ * meanwhile. */
 int64_t sc_engine_rests(sc_engine *e, int64_t now);
 void sc_engine_works_on(sc_engine *e, int64_t rest, int64_t now);
 int sc_engine_works(const sc_engine *e); /* on the last batch */
@@ -342,7 +342,7 @@ void sc_engine_give_back(sc_engine *e, sc_batch *batch);
 /* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1
  * without memory, and the batch is unchanged. */
 int sc_batch_flatten(sc_batch *batch);
-/* Where message `i` lies, which is of run `r`; NULL: in pieces, which no message of a flat batch is. */
+/* Where message `i`, of run `r`, lies; NULL: in pieces, as no message of a flat batch is. */
 const uint8_t *sc_batch_message(const sc_batch *batch, uint32_t r, uint32_t i, size_t *len);
 void sc_batch_clear(sc_batch *batch);
 /* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from
@@ -370,12 +370,12 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
 /* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or
- * in another one, too; SC_FOR_ANYBODY: for whoever is at the address, though a member of our view has it, too. 0, or -1
- * when the queue is full. */
+ * in another one, too; SC_FOR_ANYBODY: for whoever is at the address, even if a member of our view has that address,
+ * too. 0, or -1 when the queue is full. */
 #define SC_FOR_ANYBODY 2
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside);
-/* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row
- * only. The frame is multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or
+/* A standing frame, which is meant for processes outside our view; the members of our view report only the first of a
+ * row. The frame is multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or
  * until the next standing frame. 0 times: only the last one ends. 0, or -1 when the queue is full or without memory. */
 int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, uint32_t times, int64_t now);
 
@@ -395,8 +395,8 @@ enum {
     SC_EVENT_KEY =
         12, /* a datagram of `from` is sealed otherwise than ours: evidence, and in `rate` how many in a row */
     SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
-    SC_EVENT_WAY = 14, /* the way to `sender` is another one: evidence */
-    SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for long */
+    SC_EVENT_WAY = 14, /* the way to `sender` has changed: evidence */
+    SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for a long time */
     SC_EVENT_LOST = 16, /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
     SC_EVENT_SIZE =
         17, /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
@@ -435,20 +435,20 @@ int sc_engine_has_event(const sc_engine *e);
 /* Members under verification, neither heard nor suspected yet: their ids into `ids` (SC_MEMBERS_MAX). */
 size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 /* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
- * speaker for its suspicion time and neither is suspected here. With `unicast`: if the receiver hears the speaker, and
- * no unicast of the speaker comes. For other members as of their last heartbeats. */
+ * speaker for its suspicion time and neither is suspected here. With `unicast`: links on which the listener hears the
+ * speaker, but gets no unicast of the speaker. For other members, as of their last heartbeats. */
 size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 /* Sends the next heartbeat now: other views learn that this one has members. */
 void sc_engine_beat(sc_engine *e, int64_t now);
-/* Sends one to somebody outside the view. */
+/* Sends a heartbeat to somebody outside the view. */
 void sc_engine_show(sc_engine *e, const sc_address *to);
 
 /* ---- reliability by gossip (called by the core only, if sc_config.pulled is set) --------------------------- */
 
-/* Of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with the
- * ack. */
+/* The state of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with
+ * the ack. */
 typedef struct {
     uint64_t kept, delivered, received, consumed, window;
     uint16_t claim;

@@ -26,12 +26,12 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
 /* With a key: openings in vain per second, and burst, of all strangers, which take a hundredth of a core; and, once
- * these are used up, of each address. A datagram counts once, and once more for each so many bytes: those take as long
- * as the rest of an opening. */
+ * these are used up, of each address. A datagram counts once, and once more for each VAIN_BYTES: those take as long as
+ * the rest of an opening. */
 #define VAIN_RATE 10000
 #define VAIN_RATE_OF_ONE 400
 #define VAIN_BYTES 1024
-/* One source after the other gets the place of another odd one, as forging addresses costs nothing. */
+/* Only one source in this time gets the place of another odd one, as forging addresses costs nothing. */
 #define ODD_NS ((int64_t)10000000000)
 #define ODD_AGAIN_NS ((int64_t)1000000000)
 
@@ -280,7 +280,7 @@ static sc_odd_source *odd_source(sc_engine *e, const sc_address *from) {
     return NULL;
 }
 
-/* The place of a source that is odd for the first time: that of the oldest one, if there is no other. NULL: not yet. */
+/* A place for a source that is odd for the first time: the oldest one's, if no other is free. NULL: not yet. */
 static sc_odd_source *odd_place(sc_engine *e, const sc_address *from) {
     sc_intake *in = &e->intake;
     if (in->n_odd < SC_ODD_SOURCES)
@@ -361,7 +361,7 @@ static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_
     spend_in_vain(&source_of(e, from)->vain, cost, VAIN_RATE_OF_ONE, e->now);
 }
 
-/* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
+/* Could this be the datagram of another process with our key? Our own, looped back, are not opened. */
 static int may_open(sc_engine *e, const uint8_t *p, const sc_address *from, uint64_t *by) {
     if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
     if (!sc_get_key_id(p)) return 1; /* the refusal says so */

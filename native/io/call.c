@@ -28,7 +28,7 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
-/* This thread packs; `answer` says whether to messages that it took. */
+/* This thread packs; `answer` says whether that answers messages that the thread took. */
 static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     turn->packer = sc_thread();
     if (turn->asked == turn->packer) {
@@ -43,7 +43,7 @@ static int is_callback(const sc_driver *d) { return d->turn.callback && d->turn.
 
 static int has_begun(const sc_sending *s) { return s->state.done || s->state.wait_seqno; }
 
-/* The place in the list of the one that goes first to this member, or to the group. */
+/* The place in the list of the sender that goes first to this member, or to the group. */
 static sc_sending **find_first(sc_turn *turn, uint64_t to) {
     sc_sending **first = &turn->first;
     while (*first && (*first)->to != to) first = &(*first)->next_first;

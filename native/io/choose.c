@@ -143,7 +143,7 @@ static int suits(const sc_io *io, const struct ifaddrs *at, choice *by) {
     return io->config.family == 6 ? v6_suits(at, by) : 1;
 }
 
-/* Of the interface's name: an IPv4 address may have a label of its own, which is given in its place ("eth0:second"). */
+/* Length of the interface's name: an IPv4 address may have a label of its own, given in its place ("eth0:second"). */
 static int name_len(const char *name) { return (int)strcspn(name, ":"); }
 int sc_io_is_named(const char *found, const char *name) {
     return strncmp(found, name, (size_t)name_len(found)) == 0 && name[name_len(found)] == 0;
@@ -204,7 +204,7 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     const char *name = io->config.wanted_interface;
     sc_sockaddr host;
     int routed = name[0] == 0 && sc_io_routed_source(io, NULL, &host) == 0;
-    if (name[0] == 0 && !routed && errno == SC_NO_PORTS) /* to connect takes a port */
+    if (name[0] == 0 && !routed && errno == SC_NO_PORTS) /* connecting takes a port */
         return sc_io_fail(error, "ports", errno);
     choice by = name[0] != 0 ? configured(io, &host) : (choice){0};
     struct ifaddrs *all;

@@ -27,7 +27,7 @@ void sc_driver_free(sc_driver *d);
 /* The counters are on this board from now on; called before any thread uses the driver. -1 without room. */
 struct sc_board;
 int sc_driver_board(sc_driver *d, struct sc_board *board);
-/* Of all threads, without a lock. */
+/* The counters of all threads, read without a lock. */
 void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive);
 
 /* The I/O thread: returns after sc_driver_stop. */

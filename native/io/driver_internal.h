@@ -14,8 +14,8 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 void sc_tell_engine_news(sc_driver *d);
 /* Something is deliverable, or the driver stops: wakes the event loop that waits. Locked. */
 void sc_tell_watcher(sc_driver *d);
-/* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive
- * role on the sockets, others for it. */
+/* One of these things (SC_WANT_*) may be there: wakes the callers that wait for them, the holder of the receive role on
+ * the sockets, others for it. */
 void sc_wake_caller(sc_driver *d, int what);
 /* The same for the results of a round, for threads that wait for its holder. */
 void sc_wake_waiting(sc_driver *d);
@@ -36,7 +36,7 @@ int sc_look(sc_driver *d, int64_t now);
 /* transmit.c */
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
-/* When the I/O thread flushes packed messages, if nothing is packed or flushed until then; and its flush. */
+/* The time at which the I/O thread flushes packed messages, unless any are packed or flushed before; and its flush. */
 int64_t sc_rest_due(const sc_driver *d);
 /* As sc_driver_packed, after `packed` bytes of an array that has `more`, or whose receivers have much before them. */
 int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now);
@@ -67,7 +67,7 @@ int sc_round_poll(sc_driver *d);
 
 /* role.c. An event loop that was woken takes the role in order to receive; sc_role_leave_loop follows. */
 int sc_role_take_for_loop(sc_driver *d);
-/* One that is about to wait takes the role if already receiving. */
+/* An event loop that is about to wait takes the role if already receiving. */
 int sc_role_take_in_loop(sc_driver *d);
 void sc_role_leave_loop(sc_driver *d);
 /* Lets the event loop watch the sockets, or only for messages that others receive. Under `role.lock`. */

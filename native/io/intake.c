@@ -27,7 +27,7 @@ void sc_intake_free(sc_driver *d) {
     d->round.scratch = NULL;
 }
 
-/* A datagram of at least half a slot stays there; of a smaller one a copy takes less. */
+/* A datagram of at least half a slot stays there; a copy of a smaller one takes less. */
 static int stays(const sc_driver *d, const sc_io_datagram *in) {
     return in->p == in->slot && in->len >= d->round.room / 2;
 }

@@ -32,7 +32,7 @@ int sc_io_connect_out(const sc_io *io, sc_fd fd) {
 void sc_loop_multicast(sc_io *io) { (void)io; }
 #else
 
-/* Without the loop no own datagrams come to the data socket: its filter would be run for the datagrams of the others
+/* Without the loop no own datagrams come to the data socket: the filter would run for the datagrams of the others
  * alone. */
 static void set_loop(sc_io *io, int loop) {
     int v4 = io->config.family == 4;

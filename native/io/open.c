@@ -95,7 +95,7 @@ static void set_fragments(const sc_io *io, sc_fd fd, int forbidden) {
 #endif
 }
 
-/* The socket tells of the closed port of a killed member, and its address. */
+/* Makes the socket report the closed port of a killed member, with its address. */
 static void report_closed_ports(const sc_io *io, sc_fd fd) {
 #if defined(__linux__)
     int v4 = io->config.family == 4;
@@ -261,7 +261,7 @@ static void use_offloads(sc_io *io) {
     sc_store(&io->gso, config->gso && sc_io_set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
     io->gro = config->gro && small && sc_io_set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
               (io->fd[SC_LANE_DATA] == SC_NO_FD || sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0);
-    /* Before it joins datagrams, the kernel asks any one of the sockets of a port whether they may be. */
+    /* Before it joins datagrams, the kernel asks any one of the sockets of a port whether it may. */
     if (io->gro && io->apart) io->gro = sc_io_set_int(io->fd[SC_LANE_CONTROL], SOL_UDP, UDP_GRO, 1) == 0;
 #else
     (void)io;
@@ -355,7 +355,7 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
         return -1;
     sc_io_filter_own(second, SC_LANE_DATA);
     sc_io_filter_own(second, SC_LANE_CONTROL);
-    /* They and the second ones have our address for a moment. */
+    /* For a moment both these and the second ones have our address. */
     share_beside(io, 1);
     if (io->out != SC_NO_FD) {
         sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -368,7 +368,7 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
     return 0;
 }
 
-/* Opens sockets like those of `io` by the interface with this index, for the same addresses. They take the numbers of
+/* Opens sockets like those of `io` on the interface with this index, for the same addresses. They take the numbers of
  * those that are bound to an interface, which are closed. 0, or -1. */
 static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
     sc_io second;
@@ -426,7 +426,7 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
 
 int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
 #if defined(__linux__)
-    /* IPv6: they are bound to the interface that is gone. To bind them to another one needs CAP_NET_RAW. */
+    /* IPv6: they are bound to the interface that is gone. Binding them to another one needs CAP_NET_RAW. */
     if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
         if (open_again(io, own, index, error) != 0) return -1;
         sc_store(&io->index, index);

@@ -22,7 +22,7 @@ typedef struct {
     uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before the nap */
     uint64_t kicks; /* of the I/O thread */
     uint64_t flushes_left; /* flushes left to another thread that was transmitting */
-    uint64_t flushes_handed; /* left to the I/O thread, as there was ever more to transmit */
+    uint64_t flushes_handed; /* left to the I/O thread, as more to transmit kept coming */
 } sc_drive_counters; /* all but the last two are written under `role.lock`, or by the role's holder */
 
 /* Each part belongs to one file, which documents it; other files call its functions (io/driver_internal.h). */

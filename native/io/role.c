@@ -230,8 +230,8 @@ static int wake_holder(sc_driver *d, int64_t now) {
     return 1;
 }
 
-/* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed
- * is flushed. When there is none, senders have to ask again. */
+/* Streaming senders transmit themselves and leave a remainder, which goes with later messages; a remainder that nothing
+ * followed is flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
     int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), wake_due(d)) - now;
     if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
@@ -263,15 +263,15 @@ static void hold_role(sc_driver *d) {
     sc_offer_role(d);
 }
 
-/* The I/O thread looks whether callers still drive. */
+/* The I/O thread checks whether callers still drive. */
 typedef struct {
     int64_t standby, looked; /* time until the next look; time of the last one */
     uint64_t turns;
 } callers_seen;
 
 /* A look costs as much as the receipt of some twenty packets, so under load looks are rarer while callers drive at
- * least once in two ticks. Without load the looks are left: a core that expects to be woken soon sleeps less deeply,
- * and a hop of blocking callers would take an eighth longer. */
+ * least once in two ticks. Without load the looks stay as frequent: a core that expects to be woken soon sleeps less
+ * deeply, and a hop of blocking callers would take an eighth longer. */
 static void look_at_callers(const sc_driver *d, callers_seen *w, int64_t now) {
     int64_t tick = d->config.tick_ns, passed = now - w->looked;
     if (passed < w->standby) return;

@@ -63,8 +63,8 @@ static size_t gro_segment(struct msghdr *message) {
 #endif
 
 #if !defined(_WIN32)
-/* An error that a socket with IP_RECVERR reports about an earlier datagram to any destination: the call itself did
- * nothing. */
+/* Is this an error that a socket with IP_RECVERR reports about an earlier datagram to any destination? The call itself
+ * did nothing. */
 static int is_report(int code) {
     return code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH || code == EPROTO;
 }
@@ -97,8 +97,8 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing,
- * as a spinning thread mostly does. */
+/* As recvfrom, but no point where a thread may be cancelled, as the C library's is: that costs a tenth of a call that
+ * finds nothing, and most calls of a spinning thread find nothing. */
 static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
     socklen_t len = sizeof *from;
 #if defined(SYS_recvfrom)
@@ -145,14 +145,14 @@ static size_t lay_out(const sc_io_datagram *in, size_t room, struct iovec *parts
     return 1 + (held != 0);
 }
 
-/* Notes its place; one larger than its slot becomes contiguous. */
+/* Notes where the datagram lies; one larger than its slot becomes contiguous. */
 static void locate(sc_io_datagram *in, size_t room) {
     int fits = in->slot != NULL && in->len <= room;
     in->p = fits ? in->slot : in->whole;
     if (in->slot != NULL && !fits) memcpy(in->whole, in->slot, room);
 }
 
-/* Apart from sc_io_receive: its 10 KB on the stack are not to lie between a lone message and its cache. */
+/* Apart from sc_io_receive, so that a lone message does not pay for 10 KB more of stack. */
 __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room,
                                                      int gro) {
     sc_receiving r;
@@ -215,7 +215,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
 #endif
 
 #if defined(__linux__)
-/* Those of one socket. */
+/* The refusals that one socket reports. */
 static int refused_at(sc_io *io, sc_fd fd, sc_address *to, int max) {
     int n = 0;
     while (n < max) {
@@ -242,7 +242,7 @@ static int refused_at(sc_io *io, sc_fd fd, sc_address *to, int max) {
     return n;
 }
 
-/* Of two sockets at one port, the kernel tells either. */
+/* With two sockets at one port, the kernel may tell either of them. */
 int sc_io_refused(sc_io *io, sc_address *to, int max) {
     if (!sc_exchange(&io->troubled, 0)) return 0;
     int n = refused_at(io, io->fd[SC_LANE_UNICAST], to, max);
@@ -351,7 +351,7 @@ typedef struct {
     sc_fd by; /* all of them leave by this socket */
 } sc_messages;
 
-/* A path whose runs the kernel refused with UDP_SEGMENT, by a device that cannot, or that carries less. */
+/* A path whose runs the kernel refused with UDP_SEGMENT, as its device cannot segment, or carries less. */
 static sc_refusing *refusing(sc_io *io, const sc_address *to) {
     static const sc_address group;
     if (!to) to = &group;
@@ -462,7 +462,7 @@ static void add_message(sc_io *io, sc_messages *out, const sc_aimed *aimed, uint
     out->n++;
 }
 
-/* Apart from sc_send_aimed: its 50 KB on the stack are not to lie between a lone message and its cache. */
+/* Apart from sc_send_aimed, so that a lone message does not pay for 50 KB more of stack. */
 __attribute__((noinline)) static void send_messages(sc_io *io, const sc_aimed *aimed, int n) {
     sc_messages out;
     out.n = out.n_parts = 0;

@@ -1,6 +1,6 @@
 /* The wall clock, for messages sent and delivered. All members on a machine must have the same, so that a message is
- * not delivered before its sending; but a reading for each message costs as much as to read the monotonic clock
- * does. */
+ * not delivered before its sending; but reading this clock for each message costs as much as reading the monotonic one.
+ * */
 #include "io/driver_internal.h"
 
 /* In COMPARE_NS a clock that is being set right gains or loses half a microsecond at most. */

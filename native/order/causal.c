@@ -98,7 +98,7 @@ static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const ui
     return valid;
 }
 
-/* Before the cut; at the cut; for packets left then because members claim to wait for each other. */
+/* Before the cut; at the cut; for packets left over then because members claim to wait for each other. */
 enum { RUNNING = 0, ENDING = 1, FORCED = 2 };
 
 /* Is this much of the member's stream delivered here; or, at the cut, all that there ever will be? */

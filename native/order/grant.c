@@ -3,7 +3,7 @@
  * places.
  *
  * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message
- * takes one round trip to the sequencer more than with the order fifo. Packets that were packed during a round trip
+ * takes one round trip to the sequencer longer than with the order fifo. Packets that were packed during a round trip
  * share the next one, and a member that packs more during each asks for that many places ahead, as long as nobody else
  * sends. A member soon gives back unused places by a record in its stream, because nothing behind them can be
  * delivered. There is one request at a time, repeated until the answer, and the sequencer gives a repeated request the
@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
-    uint32_t last; /* sender's rank of the packet delivered last: often the owner of the next place too */
+    uint32_t last; /* rank of the sender of the packet delivered last: often the owner of the next place too */
     /* Members. */
     places hand[2]; /* granted and not used, in order */
     uint64_t number; /* of the newest request */
@@ -239,7 +239,7 @@ static void want(sc_engine *e, int64_t now) {
     say_want(e, now);
 }
 
-/* Places for all held packets are requested: nothing need transmit before they are granted. */
+/* Places for all held packets are requested: nothing needs to be transmitted before they are granted. */
 static void count_held(sc_engine *e) {
     e->order.held_bytes = 0;
     for (uint64_t seqno = e->group.next - e->order.held; seqno < e->group.next; seqno++)

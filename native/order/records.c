@@ -105,7 +105,8 @@ static int deliver_packet(sc_engine *e, sc_peer *peer) {
     return 1;
 }
 
-/* The packets of the member [queued, end) may be delivered: of the sequencer those that have been read. */
+/* The end of the packets [queued, end) of the member that may be delivered: for the sequencer, those that have been
+ * read. */
 static uint64_t end_of(const sc_engine *e, const sc_peer *peer) {
     const recording *s = e->order.state;
     int reads = peer->rank == (uint32_t)e->view.sequencer && s->read < peer->group.next;

@@ -84,7 +84,7 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets after a gap only the highest is acknowledged: that shows the end as present. */
+/* Of the packets after a gap only the highest is acknowledged, which shows that the end has come. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;

@@ -45,7 +45,7 @@ typedef struct {
 
 /* All that must stay secret, in memory of its own. */
 typedef struct {
-    uint32_t alive; /* 0: a child process, which has the zeros from its system */
+    uint32_t alive; /* 0: in a child process, which gets zeros from its system */
     uint32_t replaced; /* keys of sealers, ever */
     sc_seal_secret from[SC_SEAL_SECRETS];
     uint8_t own[SC_SEAL_KEY_MAX]; /* of the first one */
@@ -58,7 +58,7 @@ struct sc_seal {
     sc_cipher_library library;
     uint64_t sealings[2]; /* how many: of packets, of the rest */
     uint64_t before; /* how many of them before the view was entered */
-    uint64_t worn; /* since then: at which number the secret is called worn next */
+    uint64_t worn; /* since then: the number at which the secret is next called worn */
     uint32_t chance; /* of this transmit */
     uint64_t own; /* incarnation */
     uint32_t n; /* secrets of the file */
@@ -73,7 +73,7 @@ static const view_secret *view_of(const sc_seal *s, uint64_t tag) {
     return NULL;
 }
 
-/* Of the secret `which`; that of a view needs the secret. */
+/* The cipher of the secret `which`; for that of a view, the secrets must be here. */
 static unsigned cipher_of(const sc_seal *s, uint32_t which) {
     return which < SC_SEAL_SECRETS ? SC_CIPHER_XCHACHA20_POLY1305 : s->secrets->views[which - SC_SEAL_SECRETS].cipher;
 }
@@ -118,7 +118,7 @@ static void drop_keys(secrets *known, int of_views) {
             sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
 }
 
-/* Numbers go on, so one that seals again with an earlier secret uses none twice. */
+/* Numbers go on, so a member that seals again with an earlier secret uses no number twice. */
 void sc_seal_refile(sc_seal *s, const sc_seal_secret *from, size_t n) {
     s->n = (uint32_t)(n < SC_SEAL_SECRETS ? n : SC_SEAL_SECRETS);
     sc_secret_overwrite(s->secrets->from, sizeof s->secrets->from);
@@ -234,7 +234,7 @@ static void put_member_tag(const sc_seal *s, uint8_t *to, const view_secret *vie
     memcpy(to, tag, MEMBER_TAG);
 }
 
-/* Those of our view and of the previous one; zeros if there is none. */
+/* The tags for our view and for the previous one; zeros if there is none. */
 static void put_member_tags(const sc_seal *s, uint8_t *to, const uint8_t *body, size_t len, const uint8_t *proven,
                             uint64_t number) {
     const view_secret *views[2] = {view_of(s, s->view), view_of(s, s->view_before)};
@@ -253,7 +253,7 @@ static int which_tag(const uint8_t *tags, const uint8_t *tag) {
     return !differs[0] ? OF_ITS_VIEW : !differs[1] ? OF_THE_ONE_BEFORE : NEITHER;
 }
 
-/* The known views of which the sealer proves to be a member. */
+/* Notes the known views of which the sealer proves to be a member. */
 static void see_member(const sc_seal *s, sc_opened *opened, const uint8_t *tags, const uint8_t *body, size_t len,
                        const uint8_t *proven, uint64_t number) {
     static const uint8_t none[MEMBER_TAGS];
@@ -315,7 +315,7 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
-/* May this datagram, which is sealed, be of a stream of a pair? For which stream an ack is cannot be read yet. */
+/* May this datagram, which is sealed, be of a stream of a pair? The stream that an ack is for cannot be read yet. */
 static int may_be_of_pair(const uint8_t *p) {
     switch (sc_get_type(p)) {
     case SC_TYPE_UNICAST:
@@ -329,7 +329,7 @@ static int may_be_of_pair(const uint8_t *p) {
 
 /* Which of the views' secrets is the sealer's; SECRETS: none. Two tags may share the bits in a number. The secret is
  * then that of the view that the datagram names. A stream of a pair names the view in which it began: there it is that
- * of our view, as no other counts. (To try one after the other would not do: opening is in place.) */
+ * of our view, as no other counts. (Trying one after the other would not do: opening is in place.) */
 static uint32_t secret_of_view(const sc_seal *s, const uint8_t *p, uint64_t number) {
     uint64_t named = may_be_of_pair(p) ? s->view : sc_get_view_tag(p);
     uint32_t found = SECRETS;
@@ -351,9 +351,8 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     return SECRETS;
 }
 
-/* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that
- * is behind seals its packets of a stream of the pair with that secret, and again later with that of our
- * view.) */
+/* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (A member
+ * that is behind seals its packets of a stream of the pair with that secret, and again later with that of our view.) */
 static int is_former(const sc_seal *s, uint64_t view, const uint8_t *p) {
     if (!view || !s->view || view == s->view) return 0;
     return sc_is_of_pair(p) || sc_get_view_tag(p) != view;

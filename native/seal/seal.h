@@ -84,8 +84,8 @@ typedef struct sc_seal sc_seal; /* NULL stands for: no key */
 
 /* Puts the CRC32C into a datagram. */
 void sc_seal_finish(const sc_seal *seal, uint8_t *p, size_t len);
-/* The header of a valid data packet is about to change: its sum, for sc_seal_again. 0: the packet is so small that to
- * compute the whole CRC again costs less. */
+/* The header of a valid data packet is about to change: its sum, for sc_seal_again. 0: the packet is so small that
+ * computing the whole CRC again costs less. */
 uint64_t sc_seal_before(const sc_seal *seal, const uint8_t *p, size_t len);
 /* As sc_seal_finish. `before` is not 0: only the header has changed since, so the CRC of the whole packet follows from
  * that of the headers. */
@@ -115,7 +115,7 @@ int sc_seal_knows(const sc_seal *seal, uint64_t tag);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
 /* Were more than `most` datagrams sealed since the view was entered? Says so once, and again after a sixteenth of
- * `most` more: to ask for another view takes a few itself. */
+ * `most` more: asking for another view takes a few itself. */
 int sc_seal_worn(sc_seal *seal, uint64_t most);
 /* Only the secret that seals is kept. */
 void sc_seal_forget(sc_seal *seal);
@@ -124,7 +124,7 @@ void sc_seal_forget(sc_seal *seal);
 #define SC_SEAL_OUTSIDE 1
 #define SC_SEAL_ANYBODY 2
 
-/* Before the datagrams of a transmit. */
+/* Called before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);
 /* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the
  * view that the datagram names, if the sealer is not its sender. `target`: the only incarnation that can open the
@@ -144,7 +144,7 @@ static inline int sc_sealed_inside(const uint8_t *p) { return sc_get_key_id(p) >
 /* Can only one member open the datagram? If so, the failure of others says nothing about their keys. */
 static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p) & SC_SEALED_FOR_ONE) != 0; }
 
-/* Of a datagram that was opened. */
+/* Facts about a datagram that was opened. */
 typedef struct {
     uint64_t number; /* tells the datagrams of one sealer apart that are not data packets; higher than those before */
     uint64_t view; /* tag of the view whose secret sealed it; 0: one of the file did, or there is no key */
@@ -177,7 +177,7 @@ int sc_numbers_take(sc_numbers *numbers, uint64_t number);
 #define SC_NUMBERS (1 + SC_SEAL_VIEWS)
 sc_numbers *sc_numbers_of(const sc_seal *seal, sc_numbers *numbers, uint64_t view);
 /* The last datagrams of one sealer that counted by the view before its own, as its own was not known here, by their
- * tags: their numbers are free under the secret of the later view. (To note these numbers there would let a former
+ * tags: their numbers are free under the secret of the later view. (Noting these numbers there would let a former
  * member, who can use any of them under the secret before, have the sealer's own dropped.) */
 #define SC_AHEAD_KEPT 64
 typedef struct {

@@ -1,4 +1,4 @@
-/* Of this folder alone. */
+/* For this folder alone. */
 #pragma once
 
 #include "seal/seal.h"

@@ -189,7 +189,7 @@ static double cubic(const sc_engine *e, const sc_peer_congestion *at, int64_t no
     return (cubes > reno ? cubes : reno) * packet;
 }
 
-/* Time in which the window was not used is none in which it grew (RFC 9438, section 5.8). */
+/* The window does not grow in time in which it was not used (RFC 9438, section 5.8). */
 static void leave_out(sc_peer_congestion *at, int half_full, int64_t now) {
     int64_t since = now - (at->looked > at->since ? at->looked : at->since);
     if (at->since && since > 0 && (!half_full || since > IDLE_TRIPS * at->smooth)) at->since += since;

@@ -9,7 +9,7 @@
 
 enum { SC_CONGESTION_OFF, SC_CONGESTION_AUTO, SC_CONGESTION_ON }; /* sc_config.congestion */
 
-/* Of the path to a member. Bytes are charges (sc_charge), so small packets count for more than their length. */
+/* The path to a member. Bytes are charges (sc_charge), so small packets count for more than their length. */
 typedef struct {
     uint64_t window; /* may be on the way */
     uint64_t threshold; /* below it the window doubles with each round trip */

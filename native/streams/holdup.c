@@ -67,7 +67,7 @@ static uint64_t told_by_sequencer(const sc_engine *e) {
     return says ? e->view.ids[says - 1] : 0;
 }
 
-/* Our senders are out of credit: by this member, as far as can be seen now? */
+/* Our senders are out of credit: because of this member, as far as can be seen now? */
 static int holds_up(const sc_engine *e, uint64_t member) {
     if (e->holdup.stuck) return 1;
     return e->order.own == &e->forward ? told_by_sequencer(e) == member : is_slow(e, member);
@@ -103,7 +103,7 @@ static void judge(sc_engine *e, uint64_t whose, int held, int64_t passed, int64_
     h->charged = e->order.own->charged_consumed;
 }
 
-/* Nothing was taken for long: told after `patience`, and after each doubling of the time. */
+/* Nothing was taken for a long time: reported after `patience`, and after each doubling of the time. */
 static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, int64_t now) {
     sc_holdup *h = &e->holdup;
     if (!held || mark != h->mark) {

@@ -45,7 +45,7 @@ static int is_shared(const sc_engine *e, int stream) {
     return stream == SC_STREAM_GROUP && !e->config.unicast && !e->detect.deaf && !e->sizes.narrow;
 }
 
-/* An own packet; NULL if not to be sent now, or ever again. */
+/* A packet of our own; NULL if not to be sent now, or ever again. */
 static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, requester, stream);
     if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
@@ -85,7 +85,7 @@ static sc_rx_packet *held_packet(sc_engine *e, const sc_peer *requester, uint64_
     return NULL;
 }
 
-/* A packet that is asked for again and again does not pass: of those that the requester lacks, the first. */
+/* Notes a packet that is asked for again and again, and so does not pass: the first that the requester lacks. */
 static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32_t len, int64_t now) {
     sc_peer_again *at = &requester->again;
     if (!at->repeats || seqno < at->lacks || requester->credit.acked.delivered >= at->lacks) {

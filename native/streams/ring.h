@@ -1,5 +1,5 @@
-/* The structure of a send ring: of streams/tx.c, whose kernel begins and ends a stream. A field that is another
- * kernel's in between names that kernel. */
+/* The structure of a send ring, which belongs to streams/tx.c: that kernel begins and ends a stream. A field that
+ * belongs to another kernel in between names that kernel. */
 #pragma once
 
 #include "base/least.h"
@@ -80,7 +80,7 @@ static inline uint32_t sc_charge(uint32_t len, int full) {
     return room + 256;
 }
 
-/* Of the next packet: one that is not full may charge more. */
+/* The most that the next packet may be charged: one that is not full may charge more. */
 static inline uint32_t sc_charge_most(uint32_t packet_bytes) {
     uint32_t full = sc_charge(packet_bytes, 1), rest = sc_charge(packet_bytes > 32768 ? 32767 : packet_bytes - 1, 0);
     return full > rest ? full : rest;

@@ -2,7 +2,8 @@
  * the group:
  *
  *   evidence   the time for which a receiver has held the sender at its limit, with half or more of the bytes in flight
- *              left to take, while most have taken theirs. The evidence falls four times as fast while that is not so.
+ *              left to take, while most have taken theirs. The evidence falls four times as fast while that is not the
+ * case.
  *              After slow_ns the receiver is too slow, if
  *   others     most members could take more than 16 times as much. All take at the rate of the slowest, so that rate
  *              says nothing about the others; but their heartbeats report the bytes that their applications took, and
@@ -48,8 +49,8 @@ static uint64_t left_by(const sc_engine *e, uint32_t rank) {
     return sc_tx_has(tx, consumed) ? tx->charged - sc_tx_at(tx, consumed)->charged : 0;
 }
 
-/* The own application may do without its own messages, but has those of all others to take: a sender that takes
- * nothing itself does not call another one slow for that. Bytes that are taken until the next look are not left. */
+/* Our own application may do without its own messages, but has those of all others to take: a sender that takes nothing
+ * itself does not call another one slow for that. Bytes that are taken until the next look are not left. */
 static void look_at_self(sc_engine *e) {
     uint64_t took = e->queue.taken - e->slow.taken;
     e->slow.taken = e->queue.taken;

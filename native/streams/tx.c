@@ -7,8 +7,8 @@
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a
  * reassembly. */
 #define SLIVER 32u
-#define CALLBACK_PART 8 /* of a window that is left to block callbacks */
-#define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless already given up */
+#define CALLBACK_PART 8 /* one part in this many of a window is left to block callbacks */
+#define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless it has given up */
 #define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
@@ -173,13 +173,13 @@ int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, ui
     return flight + charge <= tx->window + beyond && tx->charged + charge <= limit;
 }
 
-/* Does the order leave room for another own packet? */
+/* Does the order leave room for another packet of our own? */
 static int leaves_own(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge) {
     uint64_t flight = tx->own_charged - tx->own_consumed;
     return tx != &e->group || !e->order.own_limit || !flight || flight + charge <= e->order.own_limit;
 }
 
-/* Is there credit for another own packet? */
+/* Is there credit for another packet of our own? */
 static int has_credit(sc_engine *e, sc_tx_stream *tx) {
     uint32_t charge = sc_charge_most(tx->packet_bytes);
     int allowed = sc_tx_allows(e, tx, charge, 0);
@@ -304,8 +304,8 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
 }
 
 /* Packets that uncounted members lack stay in the ring, however fast the others consume. So that block callbacks can
- * send all the same, a message of others does not begin except with a part of the ring left for them, which has as much
- * beside a window. */
+ * send all the same, a message of other senders begins only if a part of the ring is left to the callbacks:
+ * CALLBACK_PART of a window. */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
     if (!e->cut.uncounts || tx != &e->group) return 1;
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
@@ -372,7 +372,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
-/* Packs as many messages that keep the open packet even as there are, and as have room. Returns how many. */
+/* Packs messages as long as they keep the open packet even and there is room. Returns how many. */
 static uint64_t pack_even(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t n) {
     uint64_t each = offsets[1] - offsets[0], k = 0;
     int64_t most = room(tx, 1);

@@ -18,7 +18,7 @@ typedef struct {
 } sc_packing;
 
 /* Bytes of a ring. New memory has `room`, if that is more than needed, and the first `written` bytes are written to.
- * And the number of its packets, if messages that are sent again need more than the setting. */
+ * Also the number of its packets, if messages that are sent again need more than the setting. */
 typedef struct {
     uint64_t needed, room, written, packets;
 } sc_ring_size;
@@ -34,7 +34,7 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
 /* The messages that are packed next travel beside the order, or within: no packet has both. */
 void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside);
-/* May a message of `len` bytes begin that is not of a block callback? */
+/* May a message of `len` bytes that is not of a block callback begin? */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len);
 /* The next packet does not continue the message that is packed in part: receivers drop its beginning. */
 void sc_tx_abandon(sc_tx_stream *tx);
@@ -46,7 +46,7 @@ void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
 void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
                   uint64_t own);
 void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
-/* Is a descriptor left for an own packet that is not sent again? */
+/* Is a descriptor left for a packet of our own that is not sent again? */
 int sc_tx_has_place(const sc_engine *e, const sc_tx_stream *tx);
 /* Is there credit, with `beyond` bytes more than the window, and a descriptor? */
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond);

@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     int lost; /* given up by the running cut: no wait of credit, and nothing is accepted from there */
     int uncounted; /* about to be given up: no wait of credit, but its missing packets are kept */
-    /* Of the own unicast stream to this member: the cut is reached only with this packet there. */
+    /* In our unicast stream to this member: the cut is reached only once this packet is there. */
     uint64_t unicast_mark;
 } sc_peer_cut;
 

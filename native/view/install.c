@@ -160,7 +160,7 @@ static uint64_t window_of(const sc_engine *e, uint64_t window) {
     return window < least ? least : window;
 }
 
-/* For a window; each packet may waste its alignment, and a packet does not wrap around the end. */
+/* The ring for a window; each packet may waste its alignment, and a packet does not wrap around the end. */
 static uint64_t ring_of(const sc_engine *e, uint64_t window) {
     return window + window / 8 + 4 * (uint64_t)e->view.packet_bytes;
 }

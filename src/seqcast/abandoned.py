@@ -1,5 +1,5 @@
-"""Blocking calls that nobody waits for any more. Those of asyncio run on threads, which cannot be interrupted: they
-look."""
+"""Blocking calls that nobody waits for any more. Those of asyncio run on threads, which cannot be interrupted, so they
+check for this themselves."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Group(driver.AsyncSender, Uncopied):
         self._senders: Counter[int] = Counter()  # sends that wait, by the task that received last before they began
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._watch_driver()
-        group._turned = _weakly(weakref.WeakMethod(self._follow))  # `self` keeps the group: a circle otherwise
+        group._turned = _weakly(weakref.WeakMethod(self._follow))  # `self` keeps the group: a reference cycle otherwise
 
     def _watch_driver(self) -> None:
         self._watched = self._driver.watch_open()
@@ -253,7 +253,7 @@ class Group(driver.AsyncSender, Uncopied):
 
     @property
     def sending_view(self) -> View:
-        """The view to which a message belongs that is sent now, as ``seqcast.Group.sending_view``."""
+        """The view to which a message sent now belongs, as ``seqcast.Group.sending_view``."""
         return self.sync.sending_view
 
     @property
@@ -343,7 +343,7 @@ class Group(driver.AsyncSender, Uncopied):
             self._senders -= Counter([received])
 
     async def _send_rest(self, send: Callable[[float | None, int], None], deadline: float | None, done: int) -> None:
-        """Sends on a thread of its own. While the interpreter shuts down, when none can be started, tries again and
+        """Sends on a thread of its own. While the interpreter shuts down, and no thread can be started, tries again and
         again, so that other tasks can receive meanwhile, which gives credit."""
         while is_ending():
             try:
@@ -367,7 +367,8 @@ class Group(driver.AsyncSender, Uncopied):
         await on_own_thread(stand_in)
 
     def _receives_nothing(self) -> bool:
-        """Of a thread that sends for a task: does the task that receives wait for a send, so that no task receives?"""
+        """Asked by a thread that sends for a task: does the task that receives wait for a send, so that no task
+        receives?"""
         if not self._waiters:
             receiver = self._receiver
             return receiver is not None and (receiver.done() or id(receiver) in self._senders)

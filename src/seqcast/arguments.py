@@ -15,7 +15,7 @@ from seqcast.types import MEMBERS_MAX, Member, OrderPolicy
 
 NAME_BYTES_MAX = 128
 INFO_BYTES_MAX = 256
-"""Of the info of a member, as JSON: so little that a VIEW of 128 members, with their keys, is one datagram."""
+"""Limit of a member's info, as JSON: so small that a VIEW of 128 members, with their keys, is one datagram."""
 
 
 def printable(text: str) -> str:
@@ -59,7 +59,7 @@ def check_threads() -> None:
     """
     Raises:
         UsageError: gevent, eventlet or the like has put its own threads in the place of Python's. They take turns on
-            one thread, which a wait of ours keeps, so that nothing would ever end the wait.
+            one thread, which a wait of ours would occupy, so that nothing would ever end the wait.
     """
     start = _thread.start_new_thread
     if not isinstance(start, types.BuiltinFunctionType):
@@ -73,7 +73,7 @@ def check_threads() -> None:
 def check_skip(order: str, state: object, *, ordered: bool) -> None:
     """
     Raises:
-        ConfigError: the group relies on it that each member gets all messages, so with these arguments none may skip.
+        ConfigError: with these arguments the group relies on each member getting all messages, so none may skip.
     """
     if ordered:
         raise ConfigError(f'slow="skip" needs order="fifo": with order={order!r} all members deliver the same messages')
@@ -94,7 +94,7 @@ def nanoseconds(seconds: float, what: str = "timeout") -> int:
 
 
 def deadline_of(timeout: float | None) -> float | None:
-    """The end of a wait that begins now, in monotonic seconds; None: it has none.
+    """The end of a wait that begins now, in monotonic seconds; None: there is none.
 
     Raises:
         UsageError: ``timeout`` is not seconds.

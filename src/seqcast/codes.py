@@ -42,7 +42,7 @@ class Finding(NamedTuple):
     """A condition, here and now.
 
     Args:
-        code: of the condition.
+        code: the code of the condition.
         fact: one sentence.
         remedy: the next step for a person.
     """
@@ -153,7 +153,7 @@ SMALL_QUOTA = _code(
     1110,
     "Less than one CPU core",
     "A cgroup's quota stops this process for the rest of each period, and other members then suspect this one.",
-    "Raise the CPU limit of the container to 1 at least, or remove the limit and keep the request.",
+    "Raise the CPU limit of the container to at least 1, or remove the limit and keep the request.",
 )
 THROTTLED = _code(
     1111,
@@ -206,13 +206,13 @@ KUBERNETES = _code(
 NEVER_LEFT = _code(
     1205,
     "A group was dropped without leaving",
-    "The program has lost its last reference to an open group, which leaves by itself then.",
+    "The program has lost its last reference to an open group, which then leaves by itself.",
     "Call `leave`, or use the group in a `with` statement.",
 )
 NOT_MEASURED = _code(
     1206,
     "A measurement failed",
-    "A process of `seqcast perf` failed or hangs, or the way to the process, or this machine lacks such a network.",
+    "A process of `seqcast perf`, or the way to the process, failed or hangs, or this machine lacks such a network.",
     "The text says which.",
 )
 STARVED = _code(
@@ -245,8 +245,8 @@ REJOIN_FAILED = _code(
     3108,
     "A member cannot join again yet",
     "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while, until "
-    "the member is in or leaves. Meanwhile loops over messages wait. A warning if the group refuses the member, as one "
-    "with other settings does, if a setting is wrong here, or after several failures.",
+    "the member is in or leaves. Meanwhile loops over messages wait. This is a warning if the group refuses the "
+    "member, as one with other settings does, if a setting is wrong here, or after several failures.",
     "The text says why: change that, here or in the group. `leave` ends the attempts, and the loops.",
 )
 AWAITED = _code(
@@ -339,8 +339,8 @@ NAME_TAKEN = _code(
 NOT_MEMBER = _code(
     3003,
     "This member is not in the group",
-    "This member has left, is leaving, was excluded, or has ended by an error, which the text has.",
-    "Join again; after an error, once its cause is mended. `NotMember`.",
+    "This member has left, is leaving, was excluded, or ended with an error that the text gives.",
+    "Join again; after an error, once its cause is removed. `NotMember`.",
 )
 ENDED = _code(
     3005,
@@ -409,7 +409,7 @@ PATH_SMALL = _code(
     2321,
     "Large packets do not pass",
     "A part of the way (a tunnel, an overlay network) carries less than the interfaces on both ends.",
-    "packet_bytes= as the largest that passes; or the MTU of the interface, 28 bytes more; or let ICMP pass.",
+    "Set packet_bytes= to the largest size that passes, or the interface's MTU to 28 bytes more; or let ICMP pass.",
 )
 NETWORK_LOSS = _code(
     2331,
@@ -447,7 +447,7 @@ OTHER_RELEASE = _code(
     "A format of another release",
     "A member sends, or wrote, a format of a block that this member does not know. A block with state has ended, as "
     "its state would differ from that of the others; `Rpc`, which has none, goes on without such messages.",
-    "Upgrade the member that the text names; of its own file, start the release that has written it. `OtherRelease`.",
+    "Upgrade the member that the text names; if the file is its own, start the release that wrote it. `OtherRelease`.",
 )
 EXCLUDED = _code(
     3101,
@@ -476,7 +476,7 @@ FOUNDS_ALONE = _code(
 OTHER_HISTORY = _code(
     3109,
     "A group that was founded anew",
-    "The files of `stable=` of most members were lost, and without them these founded another group.",
+    "The files of `stable=` of most members were lost, and without them these members founded another group.",
     "End that group and start the members that have their files; or remove this member's file, which loses the "
     "operations that its group alone had.",
 )
@@ -501,8 +501,8 @@ STATE_OLDER = _code(
     "A replica took over a state older than its own",
     "The group goes on without operations that this replica has on disk: most disks of the last view were lost, or "
     "replaced by older ones.",
-    "The file that is named has the state of before. To go on from there, stop all, remove the files of the others, "
-    "move that file to PATH.log, remove PATH, and start this member alone with `found=1`.",
+    "The file that the text names has the earlier state. To go on from there, stop all, remove the files of the "
+    "others, move that file to PATH.log, remove PATH, and start this member alone with `found=1`.",
 )
 DISK_HANGS = _code(
     3113,
@@ -541,7 +541,7 @@ POLICY_UNUSED = _code(
     3204,
     "A policy of the application was not used",
     "The policy raised, or returned an impossible result.",
-    "The text has the details; the order without a policy holds meanwhile.",
+    "The text has the details; the default order holds meanwhile.",
 )
 LONG_WAIT = _code(
     3206,
@@ -606,7 +606,8 @@ NOBODY_HEARD = _code(
 WAY_CHANGED = _code(
     4201,
     "Messages reach a member another way",
-    "Multicasts pass to a member no longer, or again: messages go there by unicast as long as multicasts do not pass.",
+    "Multicasts no longer reach a member, or do so again: messages go there by unicast as long as multicasts do not "
+    "pass.",
     "None is needed. Each such member costs the sender a copy; see SC2210 for possible causes.",
 )
 MANY_COPIES = _code(
@@ -617,7 +618,7 @@ MANY_COPIES = _code(
 )
 FOUND_UNKNOWN = _code(
     4102,
-    "How many members found a primary group is not known",
+    "The number of members that found a primary group is not known",
     "partition=primary with seeds= that are names, a file, a variable or a function: these may stand for any number.",
     "Give found= a majority of the intended members, or the addresses of all of them as seeds=.",
 )
@@ -649,8 +650,8 @@ PACKETS_RESIZED = _code(
 OTHER_KEY = _code(
     5001,
     "Members have different keys",
-    "Datagrams of this cluster come that another key seals, or none: two groups form. Or a member's file lacks the key "
-    "that seals: the next view change parts both.",
+    "Datagrams of this cluster arrive sealed with another key, or with none: two groups form. Or a member's file lacks "
+    "the key that seals: the next view change parts both.",
     "Give all members the same key file.",
 )
 KEY_FILE = _code(
@@ -662,14 +663,14 @@ KEY_FILE = _code(
 UNPROVEN = _code(
     5003,
     "Somebody with the key shows no identity that may be a member",
-    "Frames come that are sealed with the key, and that nobody on the list of members (`authorized=`) has signed.",
+    "Frames arrive that are sealed with the key, but that nobody on the list of members (`authorized=`) has signed.",
     "If this process should be a member, give it `identity=`, and all members its line; else find out who has the key "
     "file.",
 )
 MEMBERS_LIST = _code(
     5004,
     "The list of members cannot be read again",
-    "The file of `authorized=` has changed, and is not a list any more: the member goes on with the list before.",
+    "The file of `authorized=` has changed, and is not a list any more: the member goes on with the previous list.",
     "Correct the file, as the message says; a changed file is read again.",
 )
 COMPANY = _code(

@@ -26,7 +26,8 @@ def say(text: str) -> None:
 
 
 def on_stderr(text: str) -> None:
-    """Writes on standard error, even if nobody reads that any more: it changes neither the work nor its status."""
+    """Writes on standard error, even if nobody reads that any more: a failed write changes neither the work nor its
+    status."""
     with contextlib.suppress(OSError):
         print(text, end="", file=sys.stderr, flush=True)
 

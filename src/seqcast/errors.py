@@ -15,7 +15,7 @@ class SeqcastError(Exception):
     """Base class of all errors of seqcast.
 
     Attributes:
-        code: of the condition (docs/codes.md), the same in all releases.
+        code: the code of the condition (docs/codes.md), the same in all releases.
         sent: if a send raised the error: how many messages of the call, from the first on, were sent.
     """
 
@@ -23,13 +23,13 @@ class SeqcastError(Exception):
     sent: int = 0
 
     def __str__(self) -> str:
-        """The text, and the code, by which docs/codes.md has more about it."""
+        """The text, and the code under which docs/codes.md says more."""
         text = super().__str__()
         return text if self.code in text else f"{text} ({self.code})".lstrip()
 
 
 def without_code(error: BaseException) -> str:
-    """The text of an error, for one that has another code."""
+    """The text of an error without its code, for an error with a code of its own."""
     return Exception.__str__(error) if isinstance(error, SeqcastError) else str(error)
 
 
@@ -40,7 +40,8 @@ class UsageError(SeqcastError):
 
 
 class ConfigError(SeqcastError):
-    """A setting that is wrong, or cannot work here: no such interface, a port in use, settings that contradict."""
+    """A setting that is wrong, or cannot work here: no such interface, a port in use, settings that contradict each
+    other."""
 
     code = "SC1202"
 
@@ -54,7 +55,7 @@ class JoinTimeout(SeqcastError):
 
 class JoinRefused(JoinTimeout):
     """The group answered and refuses this member: another release or other settings (the text names the difference and
-    the change to make), or the group is full. To join again without a change leads to the same refusal."""
+    the change to make), or the group is full. Joining again without a change leads to the same refusal."""
 
     code = "SC3001"
 
@@ -73,7 +74,7 @@ class NotMember(SeqcastError):
 
 
 class NotInView(SeqcastError):
-    """The member that ``to`` names is not in the view: gone, crashed, or yet to join. The group works on."""
+    """The member that ``to`` names is not in the view: gone, crashed, or yet to join. The group goes on."""
 
     code = "SC2214"
 
@@ -83,9 +84,10 @@ class SendTimeout(SeqcastError):
     call were sent, the others were not.
 
     Attributes:
-        waiting_for: names of the awaited members, as they had not taken the messages sent before; this one's own, if
-            its application had not. Empty: for a view change, a pause, earlier sends, or because the rate of this
-            member's packets is bounded (``send_bytes_per_s``, ``congestion``).
+        waiting_for: names of the members for which the send waited, as they had not taken the messages sent before;
+            this member's own name, if its application had not. Empty: the send waited for a view change, a pause or
+            earlier sends, or because the rate of this member's packets is bounded (``send_bytes_per_s``,
+            ``congestion``).
     """
 
     code = "SC2208"
@@ -102,11 +104,11 @@ class SendWouldBlock(SendTimeout):
 
 
 class Undecided(SeqcastError):
-    """A message of ``deliver``, or a call of a block, may take effect or not; the text has the details. With ``sent`` 0
-    this is certain not to happen, and the message can be sent again.
+    """A message of ``deliver``, or a call of a block, may or may not take effect; the text has the details. With
+    ``sent`` 0 this is certain not to happen, and the message can be sent again.
 
     Attributes:
-        message: the message of ``deliver`` as delivered here; None: nothing, or the call was another one.
+        message: the message of ``deliver`` as delivered here; None: not delivered, or the call was not ``deliver``.
     """
 
     code = "SC3006"
@@ -121,9 +123,9 @@ class NotReady(SeqcastError):
 
 
 class OtherRelease(NotReady):
-    """A member of another release sends what this block does not know, or wrote the state that it was given, or its own
-    file: to go on without would lead to a state that the others do not have, so the block has ended. The text says
-    whom to upgrade."""
+    """A member of another release sends operations that this block does not know, or wrote the state or the file that
+    this block read: ignoring the unknown part would lead to a state that the others do not have, so the block has
+    ended. The text says whom to upgrade."""
 
     code = "SC3010"
 

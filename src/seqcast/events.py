@@ -30,7 +30,7 @@ class Unblocked:
 
     Args:
         kind: that of the ended ``Blocked``.
-        reason: its end, and failures meanwhile, such as a block callback that raised.
+        reason: why the block ended, and failures meanwhile, such as a block callback that raised.
     """
 
     kind: str
@@ -45,8 +45,8 @@ class Excluded:
         view_id: id of the view with which the others continued.
         reason: why, as text for people, with the remedy.
         cause: "slow": too slow in taking messages (the setting ``slow``); "identity": no longer on the list of members
-            (the setting ``authorized``); both were delivered all that was agreed on before; "unled": an observer with
-            which no other members are left; "": any other.
+            (the setting ``authorized``); in both cases this member was delivered everything agreed on before; "unled":
+            this member is an observer, and no other members are left; "": any other.
     """
 
     view_id: ViewId
@@ -77,7 +77,7 @@ class CoordinatorChanged:
 
     Args:
         coordinator: the member that coordinates now.
-        previous: the one that did before, as this member was told last.
+        previous: the member that coordinated before, as this member was last told.
         view_id: the coordinator's view; unless ``agreed``, the view in which the member acts.
         agreed: True: the first member of a new view, which this event follows, and every member of that view
             knows the same. False: within a view, this member holds the coordinator for dead, unreachable or late, and
@@ -124,16 +124,16 @@ class Lost:
         view_id: the view in which they were sent; for messages to one member, the last view with both members.
         first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``); 0 for
             messages that were in no packet of this view, or were sent to one member.
-        missed_by: the view with which the members continued that did not deliver them; None: no other member is known
-            to have delivered all of them (they were on their way to the sequencer or to the receiver, they were never
+        missed_by: the view of the members that continued without delivering them; None: no other member is known to
+            have delivered all of them (they were on their way to the sequencer or to the receiver, they were never
             sent, or this member was cut off from all others).
         unsent: number of messages that were still in the queue of ``send_while_blocked`` when this member's membership
             ended, and were never sent: the last ones that this member sent to the group.
         messages: number of messages: each is an accepted ``send``, or one message of a ``send_many`` or ``send_batch``.
-            Known for the last two rings of packets (``ring_packets``) of a view. If ``missed_by`` is None, at most so
+            Known for the last two rings of packets (``ring_packets``) of a view. If ``missed_by`` is None, at most that
             many are lost: the others may have delivered some without this member having learned of it.
-        to: the one member to which they were sent, and which had not acknowledged them when that one, or this member,
-            was gone; None: the group.
+        to: the one member to which they were sent, and which had not acknowledged them when the receiver, or this
+            member, was gone; None: the group.
     """
 
     view_id: ViewId
@@ -161,12 +161,12 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """With ``slow="skip"``: this member took messages too slowly, and missed some of one sender, in this place of the
+    """With ``slow="skip"``: this member took messages too slowly, and missed some of one sender's, at this place in the
     stream. All other messages of this sender are delivered.
 
     Args:
         sender: whose messages they are.
-        first, last: they end in these of its packets, both inclusive (``Message.seqno``).
+        first, last: range of the sender's packets in which they end, both inclusive (``Message.seqno``).
         messages: how many they are.
     """
 

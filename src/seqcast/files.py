@@ -22,7 +22,7 @@ _FLAGS = (
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 PIECE_BYTES = 1 << 20
 NAMED_BYTES_MAX = 1 << 20
-"""Of a file that the user names: settings, a token, certificates."""
+"""The most bytes of a file that the user names: settings, a token, certificates."""
 
 
 def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = FileIO) -> FileIO:
@@ -55,11 +55,11 @@ def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes
     """All of a regular file.
 
     Args:
-        bytes_max: of the file.
-        links: as of ``open_file``.
+        bytes_max: the most that the file may have.
+        links: as for ``open_file``.
 
     Raises:
-        OSError: as of ``open_file``, or the file cannot be read or is larger.
+        OSError: as for ``open_file``, or the file cannot be read or is larger.
     """
     with open_file(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size

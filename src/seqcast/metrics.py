@@ -77,7 +77,7 @@ def families(boards: Iterable[Board]) -> list[Family]:
 
 
 def _shown(same: Sequence[Board]) -> list[Board]:
-    """Of boards of one name: that of the member that runs, of each group; if none does, the last one."""
+    """Chooses among boards of one name: for each group that of the running member; if none runs, the last one."""
     living = [board for board in same if board.alive]
     return [spokesman(group) for group in groups(living)] or [spokesman(same)]
 

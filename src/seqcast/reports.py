@@ -67,7 +67,7 @@ class WayChanged:
 
 @dataclass(frozen=True, slots=True)
 class StrangerHeard:
-    """Heartbeats of the view with this tag, which is not ours, have come from this address for long."""
+    """Heartbeats of the view with this tag, which is not ours, have come from this address for a long time."""
 
     tag: int
     address: bytes
@@ -119,7 +119,7 @@ class SendersHeld:
 
     Args:
         member: the receiver.
-        how: the receiver is slower than most, takes nothing, or this is over.
+        how: the receiver is slower than most, takes nothing, or the wait is over.
         rate: bytes of this member's packets that a slow one takes per second; of this member itself, messages that its
             application takes per second.
         took_ns: how long the receiver has taken nothing, or, when this is over, how long the wait lasted.
@@ -138,7 +138,7 @@ class SlowChanged:
 
 @dataclass(frozen=True, slots=True)
 class ForeignVersion:
-    """A datagram of another wire version was dropped: told of the first ones only."""
+    """A datagram of another wire version was dropped: reported for the first ones only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
     and the last messages may be lost. After this call, the first such signal leaves all groups of the process, on a
     thread of its own: loops over a group end once every delivered message is received, ``send`` raises ``NotMember``,
     and the program runs on to its end. If the main thread has not ended ``grace_s`` after the groups were left, because
-    of another wait, ``SystemExit(0)`` is raised there. A second signal has its effect from before this call: by default
-    the end of the process. Within half a second of the first one that is ignored, as many programs send several signals
-    to end a process (``timeout`` signals its child, and then the whole process group).
+    of another wait, ``SystemExit(0)`` is raised there. A second signal has the effect that signals had before this
+    call: by default the end of the process. Within half a second of the first one, a second signal is ignored, as many
+    programs send several signals to end a process (``timeout`` signals its child, and then the whole process group).
 
     Leaving takes up to ``leave_timeout_s``. A service manager must wait longer than that plus ``grace_s`` before
     killing the process (systemd: ``TimeoutStopSec``, 90 s by default).
@@ -38,7 +38,7 @@ def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
         grace_s: seconds.
 
     Raises:
-        UsageError: called from another thread than the main one; only that one can set signal handlers.
+        UsageError: called from a thread other than the main one; only the main thread can set signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("leave_on_signals must be called by the main thread: only that one can set signal handlers")

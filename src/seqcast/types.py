@@ -16,11 +16,11 @@ MEMBERS_MAX = 128
 """A view has at most this many members: ``SC_MEMBERS_MAX`` of the wire."""
 
 Secret = bytes | memoryview
-"""Bytes that nobody else may see. A member has its own in memory that is made for them: ``_native.engine.locked``."""
+"""Bytes that nobody else may see. A member keeps its own in memory made for secrets: ``_native.engine.locked``."""
 
 
 class Answer(Enum):
-    """A block callback's result: anything else says that the view change may continue."""
+    """The result of a block callback that is not done yet; any other result lets the view change continue."""
 
     LATER = "later"
 
@@ -33,11 +33,13 @@ class Marks(NamedTuple):
     """Where a stream is at one member, in seqnos of packets; see ``Group.digest``.
 
     Args:
-        delivered: everything up to here is present, in order; its application may not have received it yet.
+        delivered: everything up to here is present, in order; the member's application may not have received everything
+            yet.
         received: the highest known, perhaps beyond a gap.
         stable: all members are known to have everything up to here.
         lag: packets of this member that the other one has not put in order yet, as far as is known.
-        rtt_s: seconds of a round trip, smoothed, by heartbeats; 0.0: not measured yet, or this member itself.
+        rtt_s: smoothed round-trip time in seconds, measured by heartbeats; 0.0: not measured yet, or this member
+            itself.
     """
 
     delivered: int
@@ -174,8 +176,8 @@ class MergeView(View):
         subgroups: the views that were merged, each with those of its members that are in the merged view; the merge
             leader's first.
         state_from: the one of them whose application state all others take over, in place of their own, because not
-            every state handler has ``merge_state``; their own states' changes of the time apart are lost. None: no
-            state is replaced so.
+            every state handler has ``merge_state``; the changes that these made to their states while apart are lost.
+            None: no state is replaced.
     """
 
     subgroups: tuple[View, ...] = ()
@@ -188,11 +190,11 @@ class MergeView(View):
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """The next view, for a membership policy, before its making.
+    """The next view before its making, as given to a membership policy.
 
     Args:
-        members: the members of the next view, in the order without a policy: first those that stay, by rank, then those
-            that join, by id; in a merge, one group after the other.
+        members: the members of the next view, in the order that they have without a policy: first those that stay, by
+            rank, then those that join, by id; in a merge, one group after the other.
         joiners: those of ``members`` that are new.
         leavers: members of the current view that leave.
         lost: members of the current view that crashed or are excluded.
@@ -235,8 +237,8 @@ SequencerPolicy = Callable[[Sequence[Member]], Member]
 """Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
 an order policy, if that can be any member. Without a policy the coordinator does so.
 
-The call comes like that of a membership policy, and after that, under the same rules: all members should use the same
-policy, which must decide by its argument alone, at once, and do nothing else.
+The call comes after that of the membership policy, under the same rules: all members should use the same policy, which
+must decide by its argument alone, at once, and do nothing else.
 """
 
 

@@ -71,10 +71,11 @@ class GroupBase(Uncopied):
         coordinator, the holder of a lock) sends the number along, and the outside refuses a lower one than before.
 
         The number is that of `view`, 1 or more. With ``partition="primary"`` and ``found`` above half of the intended
-        members no two views have the same number, and a later one has a higher number, as long as the group lives: one
-        that is founded again after all its members have ended begins again at a low number. With ``partition="merge"``
-        both sides of a partition count on, so two views may have the same number, and the merged view has a higher one
-        than both. After ``seqcast unblock`` the numbers go on from those that the blocked side knows.
+        members no two views have the same number, and a later one has a higher number, as long as the group lives: a
+        group that is founded again after all its members have ended begins again at a low number. With
+        ``partition="merge"`` both sides of a partition count on, so two views may have the same number, and the merged
+        view has a higher one than both. After ``seqcast unblock`` the numbers go on from those that the blocked side
+        knows.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -83,7 +84,7 @@ class GroupBase(Uncopied):
 
     @property
     def sending_view(self) -> View:
-        """The view to which a message belongs that is sent to the group now. This view never lags behind ``send``.
+        """The view to which a message sent to the group now belongs. This view never lags behind ``send``.
 
         If one thread reads the same view before and after a ``send``, and nothing blocked the group in between, that
         message was accepted in this view. The view of the *delivery* is ``Message.view_id``. That is a later
@@ -99,9 +100,9 @@ class GroupBase(Uncopied):
         raise self._not_member()
 
     def digest(self) -> dict[Member, Marks]:
-        """How far this member has the stream to the group of each member of the view (`sending_view`), its own too;
-        and of each other one its lag, and the time of a round trip. With the orders "sequencer" and "total-1999" all
-        messages travel in the stream of the sequencer, and the others' stay where they began.
+        """How far this member has received the stream of each member of the view (`sending_view`) to the group, its own
+        too; for each other member also its lag and the round-trip time. With the orders "sequencer" and "total-1999"
+        all messages travel in the stream of the sequencer, and the other streams stay where they began.
 
         Raises:
             NotMember: this member left or was excluded; or in a child process after ``fork``.
@@ -171,7 +172,8 @@ class GroupBase(Uncopied):
     @property
     def board(self) -> Path | None:
         """The file in memory in which this member shows its state (setting ``board``) until the end of its membership;
-        None: there is none. `seqcast probe`, `top` and `metrics` read this file, and ``seqcast.metrics.Collector``."""
+        None: there is none. `seqcast probe`, `top` and `metrics` read this file, and so does
+            ``seqcast.metrics.Collector``."""
         return self._runner.posting.path
 
     def __repr__(self) -> str:

@@ -11,13 +11,13 @@ COUNTERS: dict[str, dict[str, str]] = {
         "bytes_sent": "Bytes of the datagrams sent.",
         "packets_sent": "Packets that this member sent for the first time; one holds many small messages.",
         "packets_received": "Packets of the members, this one included, that were new here.",
-        "packets_duplicate": "Packets that were here already, and dropped.",
+        "packets_duplicate": "Packets that were here already, and were dropped.",
         "packets_retransmitted": "Packets that were sent again because another member asked for them.",
         "sent_in_pieces": "Datagrams that were cut into pieces: packets too large for a path, and large frames.",
         "pieces_dropped": "Incomplete datagrams whose pieces made room for those of others.",
         "sizes_asked": "Questions to other members of how large a datagram reaches them.",
         "packets_delivered": "Packets put in order for the application.",
-        "packets_skipped": "Of these, packets that a too slow application missed (`slow='skip'`).",
+        "packets_skipped": "Of these, packets that the application missed, being too slow (`slow='skip'`).",
         "messages_sent": "Messages that `send` and its kin accepted.",
         "messages_delivered": "Messages that the application was given.",
         "messages_skipped": "Messages that the application missed, with a `Skipped` in their place.",
@@ -36,7 +36,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "congestion_events": "Times that a path lost too much, or had a queue, so that this member sent less.",
         "congestion_bytes": "Now: how much the slowest path carries, in bytes of socket memory; 0: no bound.",
         "sends_paced": "Pauses between packets that `send_bytes_per_s` or `congestion` made.",
-        "retransmit_limited": "Requests put off by `retransmit_bytes_per_s`, or as much waits to be sent again.",
+        "retransmit_limited": "Requests put off by `retransmit_bytes_per_s`, or as much waits already.",
         "retransmit_missing": "Requests for packets that this member does not have (any more).",
         "asks_sent": "Questions of `wait_consumed` and `consumed` to other members.",
         "taken_sent": "Answers to such questions.",
@@ -63,8 +63,8 @@ COUNTERS: dict[str, dict[str, str]] = {
     "Waiting senders": {
         "credit_stalls": "Times that a send found no credit: a receiver was slower than this sender.",
         "lent_stalls": "Times that senders waited because packets were still being passed to the kernel.",
-        "own_closed_stalls": "Times that a send waited, as own messages of older views are not taken here yet.",
-        "own_closed_bytes": "Now: bytes of such messages.",
+        "own_closed_stalls": "Times that a send waited, as this member had not taken its own older messages.",
+        "own_closed_bytes": "Now: bytes of such messages, which are of older views.",
         "window_bytes": "Now: how much of this member's packets may be on the way, in bytes of socket memory.",
         "blocked_queued": 'Messages queued while sending was closed (`send_while_blocked="queue"`).',
         "blocked_queued_bytes": "Their bytes.",
@@ -83,14 +83,14 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_group": "Datagrams of another group with the same address and port.",
         "drop_key": "Datagrams that are sealed with another key, or altered; that are sealed while this member has no "
         "key; or that are not sealed while it has one.",
-        "opened_other": "Not dropped: datagrams that another key of the file sealed than here, as while keys change.",
+        "opened_other": "Not dropped: datagrams sealed with another key of the file, as while keys change.",
         "drop_replay": "Sealed datagrams that had come before.",
         "drop_crc": "Damaged datagrams.",
         "drop_field": "Datagrams with a field that cannot be right.",
         "drop_own": "This member's own multicasts that came back.",
         "drop_address": "Datagrams of a member that came from another address than its own.",
         "drop_rate": "Control frames and pings of one sender beyond the limit; with a key also datagrams from an "
-                     "address from which many came that did not open, or that had come before.",
+                     "address that sent many that did not open, or that had come before.",
         "drop_repeated": "Repetitions of a standing control frame, which was reported once.",
         "drop_share": "Packets of a sender beyond its share of the receive buffers.",
         "drop_stranger": "Datagrams of processes that are not in the view.",
@@ -118,7 +118,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "io_nap_bytes": "The most bytes that such a pause was expected to gather.",
         "io_kicks": "Times that the I/O thread was woken.",
         "io_flushes_left": "Times that a thread left its packed messages to one that was transmitting.",
-        "io_flushes_handed": "Times that a thread handed transmission to the I/O thread, as there was ever more.",
+        "io_flushes_handed": "Times that a thread handed transmission to the I/O thread, as more kept coming.",
     },
     "Control plane": {
         "control_frames_sent": "Control frames sent.",
@@ -142,11 +142,11 @@ COUNTERS: dict[str, dict[str, str]] = {
         "key_id": "Now: id of the key with which this member seals its frames outside views: the first one in its file "
         "that all members of the view have.",
         "key_reads": "Times that the file had changed and its new keys were taken.",
-        "key_errors": "Times that the changed file could not be read: the keys before stayed.",
+        "key_errors": "Times that the changed file could not be read: the previous keys stayed.",
     },
     "List of members (`authorized=`)": {
-        "list_reads": "Times that the list became another one: a changed file was read, or a line expired.",
-        "list_errors": "Times that the changed list could not be read: the list before stayed.",
+        "list_reads": "Times that the list changed: a changed file was read, or a line expired.",
+        "list_errors": "Times that the changed list could not be read: the previous list stayed.",
     },
     "Guard connections (`guard=True`)": {
         "guard_connections": "Now: connections that are open.",
@@ -161,19 +161,18 @@ COUNTERS: dict[str, dict[str, str]] = {
         "journal_bytes": "Bytes of the segments that are being written.",
         "journal_views": "Views written.",
         "journal_waits": "Times that delivery waited, because the queue to the disk was full.",
-        "journal_skipped": "Messages that are not journaled: unicasts, and those beside the total order.",
+        "journal_skipped": "Messages that are not journaled: unicasts, and those outside the total order.",
         "journal_segments": "Segments begun.",
         "journal_rolled": "Segments rolled into Parquet files.",
         "journal_expired": "Segments that retention removed.",
         "journal_rows_lost": "Messages that could not be written.",
         "journal_gaps": "Gaps after which the journal went on, as there was room again (`journal_resume`).",
-        "journal_roll_errors": "Segments that could not be rolled, as of a full disk: they stay streams, and are read.",
+        "journal_roll_errors": "Segments that could not be rolled, as on a full disk: they stay readable streams.",
         "journal_queued_bytes": "Now: bytes that wait to be written.",
         "journal_unrolled": "Now: finished segments that wait to be rolled.",
     },
 }
-"""Heading -> counter -> its meaning, since the join. Those that begin with "Now:" are values of the
-moment."""
+"""Heading -> counter -> its meaning, since the join. Those whose meaning begins with "Now:" are current values."""
 
 
 CROWD: dict[str, dict[str, str]] = {
@@ -181,10 +180,10 @@ CROWD: dict[str, dict[str, str]] = {
         "packets_sent": "Messages that this member sent.",
         "packets_received": "Packets of others that came, including those counted as dropped below.",
         "packets_again": "Packets of any sender that this member sent again for others.",
-        "packets_dropped": "Packets that came when there was no room; they are repaired later, or told as lost.",
+        "packets_dropped": "Packets that came when there was no room; they are repaired later, or reported as lost.",
         "packets_doubted": "Packets too far from their sender's next one, which prove nothing alone.",
         "packets_unasked": "Packets that a member other than their sender sent here unasked.",
-        "packets_lost": "Messages that were told as lost by `CrowdLost`.",
+        "packets_lost": "Messages that `CrowdLost` reported as lost.",
         "streams_restored": "Times that three packets in a row brought this member back to a sender.",
         "gossips_sent": "Gossips that this member sent or passed on; one counts once, whatever its number of "
                         "receivers.",
@@ -202,10 +201,10 @@ CROWD: dict[str, dict[str, str]] = {
         "store_bytes": "Now: their bytes, with the overhead of each.",
         "store_collected": "Messages removed from the store at its bounds.",
         "store_bad": "Messages in the store with a wrong checksum, which are not sent to anybody.",
-        "store_errors": "1: the disk failed, and nothing is kept since.",
+        "store_errors": "1: the disk failed, and nothing has been kept since.",
     },
 }
-"""As COUNTERS, of a crowd."""
+"""As COUNTERS, for a crowd."""
 
 
 def explained(table: dict[str, dict[str, str]]) -> str:

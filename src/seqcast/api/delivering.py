@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqcast.config.keywords import Order
 
 SLICE_S = 0.005
-"""How long a call of ``deliver`` waits for a receiving thread before the choice to receive itself."""
+"""How long a call of ``deliver`` waits for a receiving thread before receiving by itself."""
 
 
 def check_deliver(config: Config) -> None:
@@ -55,13 +55,13 @@ class Delivering(Sending, Keeping):
         """Sends a message to the group, and returns it once decided: no view change, crash or partition can undo the
         delivery any more. So a waiting client can be answered.
 
-        Decided is, with ``safe=True``, a message that every member of the view has in its place; with
-        ``partition="primary"`` also one delivered here before a view change that this member survived. Without ``safe``
-        the applications of all members must have taken the message (`wait_consumed`), and no view change have come in
+        With ``safe=True`` a message is decided once every member of the view has the message in its place; with
+        ``partition="primary"`` also one that was delivered here before a view change that this member survived. Without
+        ``safe`` the applications of all members must have taken the message (`wait_consumed`), with no view change in
         between.
 
-        Another thread may receive meanwhile; if none does, this call receives, and leaves other items for the next
-        ``recv`` or ``events``, also the message itself.
+        Another thread may receive meanwhile; if none does, this call receives, and leaves all items, the message itself
+        included, for the next ``recv`` or ``events``.
 
         Args:
             payload: as for ``send``.
@@ -71,11 +71,11 @@ class Delivering(Sending, Keeping):
             The message with its place; never ``transitional``.
 
         Raises:
-            Undecided: within ``timeout``, or because the view or the membership ended. ``error.sent`` is 0 if the
-                message was certainly not sent, and can be sent again without a second delivery; ``error.message`` is
-                the message as delivered here, if it was.
+            Undecided: the message is not decided within ``timeout``, or the view or the membership ended first.
+                ``error.sent`` is 0 if the message was certainly not sent, and can be sent again without a second
+                delivery; ``error.message`` is the message as delivered here, if it was.
             NotMember: this member had left, or was excluded, before.
-            UsageError: as for ``send``; or the settings leave nothing that decides (``safe``, ``receive``,
+            UsageError: as for ``send``; or with these settings nothing can decide a message (``safe``, ``receive``,
                 ``deliver_own``, ``send_while_blocked``), or a callback of the group calls this.
         """
         deadline = deadline_of(timeout)
@@ -171,6 +171,6 @@ class Delivering(Sending, Keeping):
 
 
 def _undecided(why: str, sought: Sought) -> Undecided:
-    error = Undecided(f"the message was sent, and may be delivered or not: {why}")
+    error = Undecided(f"the message was sent, and may or may not be delivered: {why}")
     error.sent, error.message = 1, sought.message
     return error

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seqcast.events import Excluded
 
 _open: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
-_dropped: set[Runner] = set()  # members whose groups nobody has left, and which leave now
+_dropped: set[Runner] = set()  # members whose groups were dropped without `leave`, and which leave now
 _numbers = itertools.count(1)
 
 
@@ -78,25 +78,25 @@ def join(
             "records", and this member orders by that policy whenever it is in charge. docs/guarantees.md has the cost
             of each order.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
-            sends a copy to each joiner, exactly that of the beginning of the view with which the joiner enters the
-            group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
-            view on are received afterwards. The first member starts with its own state. ``set_state`` is called again
-            when a partition heals, on members that take over the merged state or, if not every handler has
-            ``merge_state``, that of the larger side. See ``StateHandler``.
+            sends a copy to each joiner, exactly as of the start of the view in which the joiner enters the group.
+            ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that view on
+            are received afterwards. The first member starts with its own state. ``set_state`` is called again when a
+            partition heals, on members that take over the merged state or, if not every handler has ``merge_state``,
+            that of the larger side. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group, so that the application can finish work that
             must not span two views. This callback may send. Those messages are delivered on every member before the
-            next view; with "sequencer" or "total-1999" in a later view, if the sequencer crashes before ordering them.
+            next view (with "sequencer" or "total-1999" in a later view, if the sequencer crashes before ordering them).
             The callback runs on a thread of its own; the view change waits for up to ``block_deadline_s``. If other
             threads finish the work, the callback returns ``seqcast.LATER`` at once, and ``Group.block_ok`` ends the
-            wait. A send after that, or in ``on_unblock``, waits like any other. No call comes before ``join`` returns.
-            When this member leaves, the callback is called first, while this member can still send (``leave``), unless
-            it has already run for a view change that is under way.
+            wait. A send after that, or in ``on_unblock``, waits like any other. The callback is never called before
+            ``join`` returns. When this member leaves, the callback is called first, while this member can still send
+            (``leave``), unless it has already run for a view change that is under way.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. On failure the default order is
             used and a warning is logged.
-        sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
+        sequencer_policy: chooses the sequencer in each view that this member makes, which can then be a member other
             than the coordinator; see ``SequencerPolicy``. On failure the coordinator is chosen and a warning is logged.
         min_members: ``join`` returns only when a view has this many members, this one included, and not counting
             observers. If multicast does not pass between two machines, each would found a group of its own: this
@@ -108,8 +108,8 @@ def join(
             ``Journal.previous`` is the id of the incarnation before. Attempts that fail are repeated after 0.5 to 30 s.
             A member that is excluded as too slow for the third time in 10 minutes does not join again. A function is
             called with the ``Excluded``, by the thread that receives, and says whether to join again.
-        info: for all members to know of this one, such as ``{"role": "primary", "http": "10.0.0.1:8080"}``: each finds
-            it in ``Member.info`` of a view. An object of JSON, of at most 256 bytes; see ``set_info``.
+        info: facts about this member for all others, such as ``{"role": "primary", "http": "10.0.0.1:8080"}``: each
+            finds them in ``Member.info`` of a view. A JSON object of at most 256 bytes; see ``set_info``.
         settings: settings as keywords, which take precedence over ``config``; see docs/config.md.
 
     Raises:
@@ -225,11 +225,10 @@ class Group(Rejoining, Pausing):
 
         First the block callback runs, if any, while sends are still open. Then all sends end, also those of other
         threads and to single members: a later send raises ``NotMember``, and so does a waiting one, unless its message
-        is accepted as a whole. Then the messages that were accepted leave: queued ones (``send_while_blocked``) are
+        is accepted as a whole. Then the accepted messages go out: queued ones (``send_while_blocked``) are
         sent, the sequencer orders all of them, and receivers acknowledge messages to single members. All this takes at
-        most three quarters of the time. Then this member leaves. Messages delivered by then can still be
-        received. ``Lost`` reports messages that were not delivered everywhere, through ``events``, also after this
-        call.
+        most three quarters of ``timeout``. Then this member leaves. Messages delivered by then can still be received.
+        ``Lost`` reports messages that were not delivered everywhere, through ``events``, also after this call.
 
         Args:
             timeout: seconds; after that the member leaves as in a crash. Default: ``leave_timeout_s``. While this

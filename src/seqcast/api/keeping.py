@@ -70,7 +70,7 @@ class Keeping(Receiving):
         return [member for member, _ in self._runner.engine.stalls(now_ns())] == [self.member.id]
 
     def _unkeep(self, item: Item) -> None:
-        """Taken now. Under the stream's lock."""
+        """This item is taken now. Under the stream's lock."""
         self._kept = max(0, self._kept - cost(item)) if self._backlog else 0
 
     # ---- under the lock of the stream

@@ -19,7 +19,7 @@ class Pausing(GroupBase):
     """Pauses and resumes the group; answers for the block callback."""
 
     def block_ok(self) -> None:
-        """Lets the view change, or the pause, continue for which ``on_block`` returned ``seqcast.LATER``. Messages sent
+        """Lets the view change or pause for which ``on_block`` returned ``seqcast.LATER`` continue. Messages sent
         before this call count as sent in the callback. Any thread may call this, also before ``on_block`` has returned.
         Without such a callback, or after ``block_deadline_s``, the call does nothing.
 
@@ -37,7 +37,7 @@ class Pausing(GroupBase):
         send to the group until ``resume``. Block callbacks run first. Messages to single members still pass.
 
         The pause ends early if the view changes, if this member is silent for ``lease_s``, or after ``pause_s_max``;
-        ``resume`` tells. If several members pause the group, the pause lasts until the last of them resumes.
+        ``resume`` says so. If several members pause the group, the pause lasts until the last of them resumes.
 
         Args:
             timeout: seconds. Default: ``flush_deadline_s``.

@@ -37,7 +37,8 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
 SKIPS_NS = 60 * 10**9
-"""Between two warnings that this application misses messages. In an event loop, one comes with the next item only."""
+"""Least time between two warnings that this application misses messages. In an event loop, a warning comes only with
+the next item."""
 
 Event = (
     Message | View | Lost | Skipped | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined
@@ -140,7 +141,8 @@ class Receiving(driver.Receiver, GroupBase):
     # ---- for Receiver
 
     def _refuse_handler(self) -> None:
-        """The stream's lock is taken: raises UsageError if this thread has it, in the state handler."""
+        """Called when the stream's lock is taken: raises UsageError if this thread holds the lock, in the state
+        handler."""
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
 
@@ -190,13 +192,13 @@ class Receiving(driver.Receiver, GroupBase):
             sought.saw_batch(batch)
 
     def _saw(self, meanings: Iterable[Meaning]) -> None:
-        """The same of events."""
+        """The same for events."""
         for sought in self._seekers:
             for meaning in meanings:
                 sought.saw(meaning)
 
     def _event(self, meaning: Meaning | Rejoined | None) -> Event | None:
-        """The result of ``next_event`` for this end."""
+        """This meaning as a result of ``next_event``. Raises ``Ended`` for ``Left``."""
         if isinstance(meaning, Left):
             raise driver.Ended
         return meaning
@@ -291,7 +293,7 @@ class Receiving(driver.Receiver, GroupBase):
     def close_journal(self) -> None:
         """Closes the journal, if there is one. Needed only if the stream is not received to its end and the group is
         not left by ``with``, which does this. After `leave`, everything that was delivered to this member is journaled
-        first, and can still be received. A call beside another one returns when the journal is closed.
+        first, and can still be received. A second call at the same time returns when the journal is closed.
 
         Raises:
             JournalWriteError: with ``journal_required=True``, some entries could not be written; the counters say how

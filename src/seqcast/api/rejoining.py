@@ -34,8 +34,8 @@ PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 SLOW_MAX, SLOW_S = 3, 600.0
 """After this many exclusions as too slow within this time, a member does not join again."""
 FAILURES_TOLD = 4
-"""A warning tells of an attempt to join again that cannot succeed before something changes, and of any other one from
-this many failures in a row on."""
+"""A failed attempt to join again is logged as a warning if none can succeed before something changes, and otherwise
+from this many failures in a row on."""
 SLICE_S = 0.1
 PAST_MAX = 4
 """Drivers of earlier incarnations that are kept, as another thread may be in a call of the last one."""
@@ -80,7 +80,7 @@ class Attempt:
         self._over = threading.Event()
         self._call = Call()
         self._failures = 0
-        self._warned = ""  # of which failure; one that stays the same is a warning once
+        self._warned = ""  # the failure last warned of; one that stays the same is a warning once
         self._thread = threading.Thread(target=self._run, name=f"seqcast-rejoin-{old.name}", daemon=True)
         self._thread.start()
 
@@ -117,7 +117,7 @@ class Attempt:
         return True
 
     def _level(self, error: Exception) -> int:
-        """Of the log's line about an attempt that failed."""
+        """The level of the log's line about an attempt that failed."""
         self._failures += 1
         if not isinstance(error, SeqcastError):
             return logging.ERROR
@@ -132,7 +132,7 @@ class Rejoining(Delivering):
     """When this member is excluded, another incarnation takes its place in the same object."""
 
     _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: never again
-    _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: for ever
+    _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: always joins again
     _enters: Callable[[Runner], deque[Item]]  # runs the member up to its entry
     _about = ""  # the info that the application gives now, as JSON, and
     _first_about = ""  # the one with which each incarnation joins
@@ -144,7 +144,7 @@ class Rejoining(Delivering):
         self._past: deque[Runner] = deque(maxlen=PAST_MAX)
         self._slow_at: deque[float] = deque(maxlen=SLOW_MAX)
         self._lost: list[Lost] = []  # of this incarnation, in its last view
-        self._turned: Callable[[], None] | None = None  # told of another incarnation
+        self._turned: Callable[[], None] | None = None  # called when another incarnation takes over
 
     def set_info(self, info: Mapping[str, Any]) -> None:
         """Gives this member another info (``Member.info``). The call returns at once, and a view with the new info
@@ -152,14 +152,14 @@ class Rejoining(Delivering):
         messages. Later views have the info too, also after a merge, and when this member joins again (``rejoin``). Of
         several changes before that view, only the last one may be seen.
 
-        Each change stops the group for a moment, as a join does: give roles and addresses, which change rarely, and no
+        Each change stops the group for a moment, as a join does: give roles and addresses, which change rarely, but not
         loads.
 
         Args:
             info: the whole new info, as for ``join``.
 
         Raises:
-            UsageError: JSON cannot say the info, or the info is too long.
+            UsageError: the info cannot be written as a JSON object, or is too long.
             NotMember: this member left or was excluded; or in a child process after ``fork``.
         """
         self._refuse_forked()

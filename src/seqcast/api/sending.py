@@ -45,7 +45,7 @@ class Sending(driver.Sender, GroupBase):
     def _send_many(
         self, payloads: list[Any], to: Member | str | None, timeout: float | None, ordered: bool, done: int = 0
     ) -> None:
-        """``done``: how many of them the same call has already sent."""
+        """``done``: how many of the payloads the same call has already sent."""
         wait = -1 if timeout is None else nanoseconds(timeout)
         receiver = 0 if to is None else id_of(self._named(to) if isinstance(to, str) else to)
         try:
@@ -82,8 +82,8 @@ class Sending(driver.Sender, GroupBase):
     @property
     def consumed(self) -> int:
         """The applications of all other members have taken this member's messages to the group up to this packet seqno
-        (``Message.seqno``), as far as is known here. Below ``sent_seqno``, a reading asks the other members, so that
-        the next reading may return more. 0 after this member has left.
+        (``Message.seqno``), as far as is known here. While this is below ``sent_seqno``, each reading asks the other
+        members, so that the next one may return more. 0 after this member has left.
 
         ``wait_consumed`` explains "taken", and its cost.
 
@@ -130,8 +130,8 @@ class Sending(driver.Sender, GroupBase):
     # ---- whom sends wait for
 
     def stalls(self) -> list[tuple[Member, float]]:
-        """The members for which sends to the group would wait now: they have taken so little of this member's messages
-        that no more may be sent. One may be this member itself, if its own application takes too little.
+        """The members for which sends to the group would wait now: they have taken so few of this member's messages
+        that no more may be sent. One may be this member itself, if its own application takes too few.
 
         Returns:
             For each of them, how long that has lasted, in seconds, as far as is known from a look at each heartbeat.
@@ -157,7 +157,7 @@ class Sending(driver.Sender, GroupBase):
         return any(map(self._runner.engine.paced, ids))
 
     def _why_it_waits(self, to: Member | str | None) -> tuple[str, tuple[str, ...]]:
-        """Why a send does, and the names of the members that are the reason."""
+        """Why a send waits, and the names of the members that are the reason."""
         standing, names = self._runner.standing, self._waited_for(to)
         if to is None and (status := standing.status) == "blocked":  # by a view change, or a pause, too
             return f"sends to the group wait: {status.reason}", ()

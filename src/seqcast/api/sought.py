@@ -29,12 +29,12 @@ class Sought:
     def __init__(self, payload: bytes, me: int, first: Place, *, firm: bool, primary: bool) -> None:
         self._payload, self._me, self._first, self._firm, self._primary = payload, me, first, firm, primary
         self._last: Place | None = None  # its place, or a later one; None: not sent yet
-        self._passed: Place = (0, 0)  # where the deliveries of this member's own messages are
+        self._passed: Place = (0, 0)  # how far the deliveries of this member's own messages are
         self._found: list[Message] = []
         self.message: Message | None = None  # delivered here
         self.decided: Message | None = None
         self.why = ""  # why there will be no decision
-        self.changed = threading.Event()  # anything of the above
+        self.changed = threading.Event()  # set when any of the above changes
 
     def sent(self, last: Place) -> None:
         """The message was sent, at this place or before."""
@@ -53,7 +53,7 @@ class Sought:
         self._look()
 
     def saw(self, event: Meaning) -> None:
-        """This stands in the stream after earlier deliveries. Under the stream's lock."""
+        """This event comes after earlier deliveries in the stream. Under the stream's lock."""
         if isinstance(event, View):
             self._passed = max(self._passed, (event.view_id.counter, 0))
             self._look()

@@ -1,4 +1,4 @@
-"""Blocks that programs would otherwise write over a group, each small and on the public interface alone.
+"""Blocks that programs would otherwise write over a group, each small and built on the public interface alone.
 
 docs/blocks.md shows each with an example. ``seqcast.blocks.aio`` has them for asyncio.
 """

@@ -52,7 +52,7 @@ C = TypeVar("C", bound=seqcast.blocks.closing.Closing)
 T = TypeVar("T")
 
 BUSY_S = 0.001
-"""Pause before a look whether the machine of a replica is free."""
+"""Pause between two checks of whether the machine of a replica is free."""
 YIELD_S = 0.001
 """A subscriber that always has an item lets other tasks run this often."""
 
@@ -420,7 +420,7 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
                 return int(answer)
 
     async def _wait(self, request: tuple[int, int], end: float | None) -> int:
-        """As that of the block for threads."""
+        """As ``_wait`` of the block for threads."""
         loop, sync = asyncio.get_running_loop(), self.sync
         told: asyncio.Future[None] = loop.create_future()
 
@@ -439,7 +439,7 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
         return found
 
     async def release(self, fence: int, *, timeout: float | None = RELEASE_S) -> bool:
-        """Gives the lock back; False: lost before, since this member was excluded."""
+        """Gives the lock back; False: the lock was lost before, as this member was excluded."""
         return await on_own_thread(functools.partial(self.sync.release, fence, timeout=timeout))
 
     @contextlib.asynccontextmanager
@@ -467,7 +467,7 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
 
 
 def _on_loop(function: Callable[..., object]) -> Callable[..., Any]:
-    """The same function or coroutine function, for another thread, which waits for the result."""
+    """Makes a function or coroutine function callable from another thread, which waits for the result."""
     loop = asyncio.get_running_loop()
 
     async def run(*arguments: object) -> object:
@@ -481,7 +481,7 @@ def on_leader(
     replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object] | None = None
 ) -> Leader:
     """Has this member lead while it is the coordinator, as ``seqcast.blocks.on_leader``. ``start(fence)`` and
-    ``stop()`` run on the loop, and may be coroutine functions; the next one waits for the end of the last."""
+    ``stop()`` run on the loop, and may be coroutine functions; each waits for the end of the call before."""
 
     def on_loop(function: Callable[..., object]) -> Callable[..., object]:
         call = _on_loop(function)

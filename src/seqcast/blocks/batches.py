@@ -45,13 +45,13 @@ NAME_BYTES_MAX = 256
 WRITERS_MAX = 10_000
 _LENGTH = struct.Struct("<Q")
 _PIECE = struct.Struct("<QQ")
-"""Of rows that arrived together: how many, and bytes. Then come their offsets (int32, one more than rows), and their
-messages."""
+"""Head of rows that arrived together: how many, and bytes. Then come their offsets (int32, one more than rows), and
+their messages."""
 _SINGLE = struct.Struct("<QQii")
 """The same of one row, up to its message."""
 _MARK = int.from_bytes(ROW, "little")
 _ORDERED_ROW = 5
-"""Of a message: 4 with a global seqno, 2 for a unicast, 1 for a row."""
+"""Marks of messages: 4 with a global seqno, 2 for a unicast, 1 for a row."""
 
 
 def begin(writer: str, batch: int, rows: int) -> bytes:
@@ -74,12 +74,14 @@ _Entries = dict[str, tuple[int, int]]
 
 
 class Clock:
-    """Time that passes with the batches of a stream, the same on every member: from the same messages.
+    """Time that passes with the batches of a stream, the same on every member, as the messages that carry that time are
+    the same.
 
     A writer may only send, and so know of no time but its own. Each END carries the monotonic time of its sender, which
     nobody sets: two of these have nothing in common, but the time between two messages of one sender is right. So the
-    first message of a sender tells how far its time is from this one, and its later messages advance this one. While
-    nobody sends, no time passes. (With wall clocks, one that is set an hour ahead would end all that lasts less.)
+    first message of a sender says how far its time is from this clock's, and its later messages advance this clock.
+    While nobody sends, no time passes. (With wall clocks, one that is set an hour ahead would end all that was to last
+    less than that.)
 
     Args:
         now_ns: its reading.
@@ -180,9 +182,9 @@ class Batches:
             ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
             lost.
         keep_s: entries of writers that ended no batch for this many seconds are dropped; the same on every member. Time
-            passes as the messages of the stream tell that end batches (`Clock`), the same on every member, and stands
-            still between them. A writer that comes back later, and repeats its last batch, is delivered twice: so this
-            is longer than any two writers may pause, together, as time passes late during the pause of one.
+            passes as the messages that end batches say (`Clock`), the same on every member, and stands still between
+            them. The last batch of a writer that comes back later and repeats the batch is delivered twice: so this
+            must be longer than any two writers may pause, added up, as time passes late while one pauses.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 
@@ -287,7 +289,7 @@ class Batches:
     # ---- state of joiners
 
     def get_state(self, write: Callable[[Any], None]) -> None:
-        """Of ``StateHandler``."""
+        """As in ``StateHandler``."""
         staged = list(self._staged.items())
         head = {
             "table": self._table,
@@ -304,7 +306,7 @@ class Batches:
             self._state.get_state(write)
 
     def set_state(self, read: Callable[..., bytes]) -> None:
-        """Of ``StateHandler``."""
+        """As in ``StateHandler``."""
         for staged in self._staged.values():
             staged.spool.close()
         self._table, self._staged, self._clock = self._read_state(read)
@@ -312,8 +314,8 @@ class Batches:
             self._state.set_state(read)
 
     def _merge_state(self, others: Sequence[SubgroupState], /) -> None:
-        """Of ``MergingHandler``: the higher batch of each writer, and the rows that wait on any side, as a writer goes
-        on at its place, in the merged view."""
+        """As in ``MergingHandler``: keeps the higher batch of each writer, and the rows that wait on any side, as a
+        writer goes on at its place, in the merged view."""
         for other in others:
             table, staged, clock = self._read_state(other.read)
             # Entries keep their age, and in the merged view each sender's first message sets its clock apart again.
@@ -426,7 +428,7 @@ def _moved(entries: _Entries, by_ns: int) -> _Entries:
 
 
 def _marks(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
-    """The first 8 bytes of each message as a number; 0 of shorter ones."""
+    """The first 8 bytes of each message as a number; 0 for shorter ones."""
     found = np.zeros(len(offsets) - 1, "<u8")
     long = np.flatnonzero(np.diff(offsets) >= len(ROW))
     found[long] = data[offsets[long][:, None] + np.arange(len(ROW))].view("<u8")[:, 0]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SIZE = struct.Struct("<Q")
 _KIND = struct.Struct("<16s")
-"""Before the state of a block or of `Parts`: the kind, so that no other kind takes the state for its own."""
+"""Written before the state of a block or of `Parts`: the kind, so that no other kind takes the state for its own."""
 PARTS_MAX = 256
 
 
@@ -118,27 +118,27 @@ class Parts:
                 each.bind(replica, bytes([index]))
 
     def apply(self, operation: bytes) -> bytes:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         if not operation or operation[0] >= len(self.machines):
             raise UsageError("the operation is for a part that this member does not have")
         return self.machines[operation[0]].apply(operation[1:])
 
     def entered(self, ids: Sequence[int]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         for entered in self._entered:
             entered(ids)
 
     def heard(self, now_ns: int) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         for heard in self._heard:
             heard(now_ns)
 
     def due(self) -> int | None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         return min((at for due in self._due if (at := due()) is not None), default=None)
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         write_kind(self._kind, write)
         for each in self.machines:
             pieces: list[bytes] = []
@@ -148,7 +148,7 @@ class Parts:
                 write(piece)
 
     def restore(self, read: Callable[..., bytes]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         check_kind(self._kind, read)
         for each in self.machines:
             left = _SIZE.unpack(read(_SIZE.size))[0]

@@ -10,8 +10,8 @@ from seqcast.errors import ConfigError
 
 
 class Codec(Protocol):
-    """Makes bytes of a value, and the value of bytes; for ``ReplicatedDict`` the same bytes of equal values on every
-    member."""
+    """Turns a value into bytes, and bytes into the value; for ``ReplicatedDict`` equal values must become the same
+    bytes on every member."""
 
     def dumps(self, value: Any, /) -> bytes: ...
     def loads(self, data: bytes, /) -> Any: ...
@@ -38,7 +38,7 @@ class _Msgpack:
         return data
 
     def _in_order(self, value: Any) -> Any:
-        """Dictionaries by their packed keys: equal ones are the same bytes."""
+        """Sorts dictionaries by their packed keys, so that equal ones become the same bytes."""
         if isinstance(value, dict):
             pairs = sorted(value.items(), key=lambda pair: self._of.packb(pair[0]))
             return {key: self._in_order(each) for key, each in pairs}
@@ -54,7 +54,7 @@ def codec_of(codec: str | Codec, *, canonical: bool = False) -> Codec:
     """
     Args:
         codec: "json", "msgpack", or an object with ``dumps`` and ``loads``.
-        canonical: equal values must be the same bytes; "json" is always so.
+        canonical: equal values must become the same bytes; with "json" they always do.
 
     Raises:
         ConfigError: none of these, or not installed.

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("seqcast")
 
 _HEAD = struct.Struct("<BqIii")
-"""Of an operation: flags, time to live in ns (0: no end), length of the key, of the expected value and of the new one;
--1: the key is to be absent. Then come key, expected value, new value."""
+"""Head of an operation: flags, time to live in ns (0: no end), length of the key, of the expected value and of the new
+one; -1: the key is to be absent. Then come key, expected value, new value."""
 _CONDITIONAL = 1
 _ENTRY = struct.Struct("<IQq")
-"""Of a snapshot: lengths of key and value, time of its end (0: never)."""
+"""Head of an entry in a snapshot: lengths of key and value, time of its end (0: never)."""
 _DONE, _REFUSED = b"\1", b"\0"
 
 
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
 class ReplicatedDict(Block):
     """A dictionary that every member of a group has. Keys are text. A value is of a kind that the codec can carry; each
-    reading gives a copy. As ``Block`` says, a dictionary joins by itself, or is passed to ``replicate``::
+    read gives a copy. As ``Block`` says, a dictionary joins by itself, or is passed to ``replicate``::
 
         with ReplicatedDict("settings", name="a", found=2) as settings:
             settings["color"] = "red"
@@ -128,7 +128,7 @@ class ReplicatedDict(Block):
             value: of a kind that the codec can carry.
             ttl_s: seconds after which the key is gone, unless set again; None: for ever. All members drop a key at
                 the same place among the operations: time passes by the monotonic clocks of the members, and messages
-                tell it. A wall clock that is set changes nothing, and no time passes while no member runs.
+                carry that time. Setting a wall clock changes nothing, and no time passes while no member runs.
             timeout: as for ``Replica.call``.
         """
         return self._old(self._call(self._operation(key, value, ttl_s), timeout))
@@ -144,7 +144,7 @@ class ReplicatedDict(Block):
         none).
 
         Returns:
-            False: another value, and nothing was changed.
+            False: the key had another value, and nothing was changed.
         """
         return self._was_done(self._call(self._condition(key, expected, value, ttl_s), timeout))
 
@@ -201,7 +201,7 @@ class ReplicatedDict(Block):
     # ---- the machine
 
     def apply(self, operation: bytes) -> bytes:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         flags, ttl_ns, of_key, of_expected, of_value = _HEAD.unpack_from(operation)
         at = _HEAD.size + of_key
         key = operation[_HEAD.size : at].decode()
@@ -229,7 +229,7 @@ class ReplicatedDict(Block):
             heapq.heapify(self._heap)
 
     def heard(self, now_ns: int) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         self._now_ns = now_ns
         while self._heap and self._heap[0][0] <= now_ns:
             at_ns, key = heapq.heappop(self._heap)
@@ -238,11 +238,11 @@ class ReplicatedDict(Block):
                 self._tell(key, self._data.pop(key), None)
 
     def due(self) -> int | None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         return self._heap[0][0] if self._heap else None
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         write_kind("ReplicatedDict", write)
         write(struct.pack("<q", self._now_ns))
         for key, value in self._data.items():
@@ -250,7 +250,7 @@ class ReplicatedDict(Block):
             write(_ENTRY.pack(len(name), len(value), self._ends.get(key, 0)) + name + value)
 
     def restore(self, read: Callable[..., bytes]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         check_kind("ReplicatedDict", read)
         before, self._data, self._ends, self._heap = self._data, {}, {}, []
         (self._now_ns,) = struct.unpack("<q", read(8))

@@ -1,9 +1,10 @@
 """The log of a replica on disk (``replicate(stable=PATH)``): a snapshot, and the operations since.
 
-One file, ``PATH.log``. Records are appended, and synced together, as many as came during the last sync. When those
-after the snapshot have outgrown the snapshot, the file is replaced by one that begins with a new snapshot: written
-beside, synced, renamed. So there is always one whole file, at most three times as large as the state. A replica applies
-nothing while it writes a snapshot, so the limit depends on its name: otherwise all would write at the same operation.
+One file, ``PATH.log``. Records are appended, and all that came during one sync are synced together by the next. When
+the records after the snapshot have outgrown the snapshot, the file is replaced by one that begins with a new snapshot:
+written beside, synced, renamed. So there is always one whole file, at most three times as large as the state. A replica
+applies nothing while it writes a snapshot, so the limit depends on the replica's name: otherwise all would write theirs
+at the same operation.
 
 A journal (``seqcast.journal``) does not serve here: its writer drops messages rather than wait for a disk, never syncs,
 and has no place for a snapshot.
@@ -54,7 +55,7 @@ CUT_BYTES_MIN = 16 << 20
 PENDING_BYTES_MAX = 64 << 20
 """The most bytes that wait for the disk; after that the replica waits, and so do the group's senders."""
 CLOSE_S = 1.0
-"""Patience of ``close`` with a write or a sync that does not return."""
+"""How long ``close`` waits for a write or a sync that does not return."""
 START_THAT = (
     ": start that release here; or, while a majority of the others has the state, remove this file and that of the "
     "votes, and this member takes the state over from them"
@@ -70,7 +71,8 @@ class Damaged(ValueError):
 
 @contextlib.contextmanager
 def _reading() -> Iterator[None]:
-    """Of the file alone: a machine that reads its state from here may have errors of its own."""
+    """Turns errors of the file alone into ``Damaged``: a machine that reads its state from here may have errors of its
+    own."""
     try:
         yield
     except OSError as error:
@@ -89,7 +91,7 @@ class _Record(NamedTuple):
 
 
 def _record(file: IO[bytes], size: int) -> _Record | None:
-    """The next one of a file of ``size`` bytes; None: none is whole here.
+    """The next record of a file of ``size`` bytes; None: there is no whole one here.
 
     Raises:
         Damaged: the disk fails.
@@ -108,7 +110,7 @@ def _record(file: IO[bytes], size: int) -> _Record | None:
 
 
 def _check_end(file: IO[bytes]) -> None:
-    """Nothing after here was synced.
+    """Checks that nothing after here was synced.
 
     Raises:
         Damaged: something was.
@@ -132,11 +134,11 @@ class DiskLog:
     ``read``, ``begin`` and ``append`` are called by one thread, in the order of the group; ``sync`` by another.
 
     Args:
-        path: of the votes (``stable=``); the log has the same name and `SUFFIX`.
+        path: that of the votes (``stable=``); the log has the same name plus `SUFFIX`.
         cluster, name: of the member.
 
     Attributes:
-        mark: how far the state goes that was given to ``begin`` and ``append``.
+        mark: how far the state given to ``begin`` and ``append`` goes.
         waits: times that the replica waited because the disk was slow.
 
     Raises:

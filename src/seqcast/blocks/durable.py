@@ -1,11 +1,12 @@
-"""The disks of replicas (``replicate(stable=PATH)``): an operation is answered once it is on those of a majority.
+"""The disks of replicas (``replicate(stable=PATH)``): an operation is answered once on the disks of a majority.
 
 Each replica appends the messages that change its state to a log, which one thread syncs; the operations that come
 during a sync share the next one. After it, the replica tells those whose messages it has synced how far its disk goes,
 by unicast. A position in the log means the same operations on every replica, so the positions of a majority of the view
 decide: nothing before the lowest of them is lost as long as the disks of a majority last.
 
-Timeline without this: a, b and c have an operation in memory, and a is answered. All three lose their power.
+Timeline without this: a, b and c have an operation in memory, and a's caller is answered. All three lose power, and the
+operation is gone.
 
 A linearizable read waits, too, until the state that its query has seen is on those disks: otherwise a loss of power
 could undo a value that somebody has read. The query may see later operations than the message of the read.
@@ -95,7 +96,7 @@ class Durable:
 
     @property
     def mark(self) -> Mark:
-        """How far the file goes, to which the state in memory may be far ahead."""
+        """How far the file goes; the state in memory may be far ahead of that."""
         return self._synced
 
     # ---- the thread that applies
@@ -161,12 +162,12 @@ class Durable:
             call.done()
 
     def hold(self, applied: Applied) -> None:
-        """An own message was applied."""
+        """A message of this replica was applied."""
         with self._changed:
             self._held.append((self._log.mark.position, applied))
 
     def take(self) -> list[Applied]:
-        """The own messages that are on enough disks now. Answers the reads that waited for that, too."""
+        """This replica's messages that are on enough disks now. Answers the reads that waited for that, too."""
         served: list[Call] = []
         with self._changed:
             decided, found = position_of_majority(self._voters, self._positions), list[Applied]()
@@ -199,7 +200,7 @@ class Durable:
                 self._readers.remove(call)
 
     def lacks(self) -> str:
-        """Whose disk is waited for; "": nothing waits."""
+        """The members whose disks are waited for; "": nothing waits."""
         with self._changed:
             waiting = [call.seen for call in self._readers] + [position for position, _ in self._held]
             if not waiting or self._group is None:

@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("seqcast")
 
 _HEAD = struct.Struct("<4sBI")
-"""Of a message: format, whether there is a value, bytes of the key. Then come key and value."""
+"""Head of a message: format, whether there is a value, bytes of the key. Then come key and value."""
 _MESSAGE, _STATE = b"SqF\x01", b"SqG\x01"
 """Formats; see `formats`."""
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QII")
-"""Of a state: number of the change, bytes of key and value."""
+"""An entry of a state: number of the change, bytes of key and value."""
 UPDATES_MAX = 65_536
-"""The most updates that wait for a subscriber, who with one more gets a snapshot in their place."""
+"""The most updates that wait for a subscriber; with one more, the subscriber gets a snapshot in their place."""
 
 
 class Snapshot(NamedTuple):
     """The value of each key at one place in the feed. The next update is the one with ``number + 1``.
 
     Args:
-        number: of the last change before, in the feed.
+        number: that of the last change before this place.
         values: by key.
         skipped: this snapshot takes the place of this many updates, for this subscriber. Those that were published
             while this member was excluded are not counted.
@@ -65,7 +65,7 @@ class Update(NamedTuple):
 
     Args:
         number: one more than that of the change before; the same on every member.
-        key: that has changed.
+        key: the key that has changed.
         value: the new one; ABSENT: the key is gone.
     """
 
@@ -79,20 +79,20 @@ class Counters:
     """The fate of updates here."""
 
     updates: int = 0
-    """That were delivered to this member."""
+    """Updates that were delivered to this member."""
     snapshots: int = 0
-    """That took the place of updates, for subscribers of this member."""
+    """Snapshots that took the place of updates, for subscribers of this member."""
     skipped: int = 0
-    """Updates whose place they took."""
+    """Updates whose place these snapshots took."""
     lost: int = 0
     """Messages of this member that some members did not get (``Lost``)."""
     malformed: int = 0
-    """Messages that are not updates, and reads of a value that the codec cannot read, which is absent then."""
+    """Messages that are not updates, and reads of values that the codec cannot read, which then count as absent."""
 
 
 class Feed(Closing):
     """The last value of each key, which any member publishes, and which all have. A member that joins late has the
-    values, and from there on each change; so has one that was excluded and is back::
+    values, and each change from there on; so does one that was excluded and is back::
 
         with Feed("prices", name="a") as feed:
             feed.publish("tea", 100.5)
@@ -101,8 +101,8 @@ class Feed(Closing):
 
     Each process keeps all values, so a slow subscriber holds up nobody: a thread of the feed takes the messages. A
     whole process that is too slow is excluded (``slow="exclude"``, unless a keyword says otherwise), and joins again.
-    With ``partition="merge"``, where sides meet each key has the value with the higher number; a key that is gone on
-    one side alone is there again.
+    With ``partition="merge"``, when sides meet, each key gets the value with the higher number; a key that is gone on
+    one side alone comes back.
 
     Args:
         cluster: name of the group.
@@ -152,7 +152,7 @@ class Feed(Closing):
 
         Args:
             key: text.
-            value: of a kind that the codec can carry; ABSENT: the key is to go.
+            value: of a kind that the codec can carry; ABSENT: removes the key.
             timeout: as for ``Group.send``.
 
         Raises:
@@ -174,7 +174,7 @@ class Feed(Closing):
 
         Args:
             behind_s: when the oldest update that waits for this subscriber is older, the subscriber gets a snapshot in
-                place of all that wait. None: never because of time, only beyond `UPDATES_MAX` updates.
+                place of all that wait. None: age does not matter, only more than `UPDATES_MAX` updates do.
         """
         limit = None if behind_s is None else nanoseconds(behind_s, "behind_s")
         with self._lock:
@@ -237,7 +237,7 @@ class Feed(Closing):
                 self._wake()
 
     def _wake(self) -> None:
-        """Has the subscribers look for news. Under the lock."""
+        """Makes the subscribers look for news. Under the lock."""
         self._lock.notify_all()
         for subscriber in self._subscribers:
             subscriber._on_news()
@@ -262,7 +262,7 @@ class Feed(Closing):
     # ---- for ``join(state=)``
 
     def get_state(self, write: Callable[[bytes], Any]) -> None:
-        """Of ``StateHandler``."""
+        """As in ``StateHandler``."""
         with self._lock:
             last, values = self._now()
         write(_STATE + _COUNT.pack(last))  # not under the lock: a slow receiver of the state holds up no update
@@ -271,12 +271,12 @@ class Feed(Closing):
             write(_ENTRY.pack(number, len(name), len(value)) + name + value)
 
     def set_state(self, read: Callable[..., bytes]) -> None:
-        """Of ``StateHandler``."""
+        """As in ``StateHandler``."""
         number, values = _read(read)
         self._replace(number, values)
 
     def merge_state(self, others: Sequence[SubgroupState]) -> None:
-        """Of ``StateHandler``: of each key the value with the highest number."""
+        """As in ``StateHandler``: keeps for each key the value with the highest number."""
         with self._lock:
             number, values = self._number, dict(self._values)
         for other in others:
@@ -297,7 +297,7 @@ class Feed(Closing):
 def _read(read: Callable[..., bytes]) -> tuple[int, dict[str, tuple[int, bytes]]]:
     """
     Raises:
-        UsageError: not the state of a feed.
+        UsageError: this is not the state of a feed.
         OtherRelease: that of another release.
     """
     values = {}

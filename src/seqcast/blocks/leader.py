@@ -27,19 +27,19 @@ def on_leader(
     """Has this member lead while it is the coordinator of its group's view, and the group can decide.
 
     ``start(fence)`` is called when this member begins to lead, ``stop()`` at the end: on a known cut, an exclusion, or
-    when leaving. Both run on one thread, one after the other, so ``start`` must return: for example, starts a thread or
-    sets a flag. Until a member knows that it is cut off, another one may lead already: so a resource that the leader
-    changes outside must refuse a lower fence than before. The fence is that of the view (``Group.fence``).
+    when leaving. Both run on one thread, one after the other, so ``start`` must return: have it start a thread or set a
+    flag, for example. Until a member knows that it is cut off, another one may lead already: so a resource that the
+    leader changes outside must refuse a lower fence than before. The fence is that of the view (``Group.fence``).
 
     If ``start`` raises, the error is logged, and this member is the leader all the same, with nothing started: nobody
-    else leads, and ``stop`` is called at the end. A ``start`` that may fail ends its process then (``sys.exit``, which
-    here takes effect at once), or closes the replica on another thread: so the next member leads.
+    else leads, and ``stop`` is called at the end. A ``start`` that may fail should then end its process (``sys.exit``,
+    which here takes effect at once), or close the replica on another thread, so that the next member leads.
 
     Args:
         replica: of any machine.
         start: gets the fence, which is higher than that of every leader before. (Fences begin again when all members
             have ended, unless ``stable=`` is set.)
-        stop: gets nothing.
+        stop: called without arguments.
 
     Returns:
         The leadership, to look at or to ``close``.

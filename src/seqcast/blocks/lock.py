@@ -38,10 +38,10 @@ _Request = tuple[int, int]
 
 
 class Lock(Block):
-    """A lock with a queue: who asked first, by the order of the group, is the next holder. Each holder has a *fence*, a
-    number above those of all holders before. (Fences begin again when all members have ended, unless ``stable=`` is
-    set.) The protected resource must refuse a lower fence than before: only that helps if a holder is cut off, or
-    stops, and does not know of its loss.
+    """A lock with a queue: whoever asked first, by the order of the group, is the next holder. Each holder has a
+    *fence*, a number above those of all holders before. (Fences begin again when all members have ended, unless
+    ``stable=`` is set.) The protected resource must refuse a lower fence than before: only that helps if a holder is
+    cut off, or stalls, and does not know that the lock is lost.
 
     A member that leaves, crashes or is excluded loses the lock, and its places in the queue. As ``Block`` says, a lock
     joins by itself, or is passed to ``replicate``::
@@ -77,14 +77,14 @@ class Lock(Block):
     # ---- the public interface
 
     def acquire(self, timeout: float | None = None) -> int:
-        """Waits for the lock, and returns its fence. Give the lock back by ``release(fence)``.
+        """Waits for the lock, and returns its fence. Give the lock back with ``release(fence)``.
 
         Args:
             timeout: seconds; None: no limit.
 
         Raises:
             NotReady: not within ``timeout``; this process is not the holder.
-            Undecided: the same, and the group does not answer. The request is withdrawn as soon as possible.
+            Undecided: the same, but the group does not answer. The request is withdrawn as soon as possible.
         """
         end = deadline_of(timeout)
         while True:
@@ -103,7 +103,7 @@ class Lock(Block):
         """Gives the lock back.
 
         Returns:
-            False: lost before, since this member was excluded.
+            False: the lock was lost before, as this member was excluded.
 
         Raises:
             Undecided: the group did not answer within ``timeout``. The lock is given back as soon as possible.
@@ -185,7 +185,7 @@ class Lock(Block):
         return _GONE if request not in self._queue or request[0] == self._parted else None
 
     def _tell(self) -> None:
-        """Has all that wait look. Under `_changed`."""
+        """Has all that wait look again. Under `_changed`."""
         self._changed.notify_all()
         for request in [each for each in self._tasks if self._look(each) is not None]:
             self._tasks.pop(request)()
@@ -197,8 +197,8 @@ class Lock(Block):
                 self._tell()
 
     def _withdraw(self, request: _Request) -> None:
-        """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after the
-        request, or never the request."""
+        """Takes back a request that may have been applied, or may yet be. The group applies the withdrawal after the
+        request, or never applies the request."""
 
         def withdraw() -> None:
             with contextlib.suppress(SeqcastError):
@@ -209,7 +209,7 @@ class Lock(Block):
     # ---- the machine
 
     def apply(self, operation: bytes) -> bytes:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         kind, member, number = OPERATION.unpack(operation)
         request = member, number
         with self._changed:
@@ -223,7 +223,7 @@ class Lock(Block):
             return ANSWER.pack(self._fence if self._queue[0] == request else QUEUED)
 
     def entered(self, ids: Sequence[int]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         with self._changed:
             self._present = frozenset(ids)
             self._keep([each for each in self._queue if each[0] in self._present])
@@ -243,11 +243,11 @@ class Lock(Block):
         self._tell()
 
     def _is_mine(self, member: int) -> bool:
-        """Of the present membership, not of one that has ended."""
+        """Is this the id of the present membership, not of one that has ended?"""
         return self._of is not None and member == self._of._me != self._parted
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         write_kind("Lock", write)
         write(_HEAD.pack(self._fence, len(self._present), len(self._queue)))
         write(struct.pack(f"<{len(self._present)}Q", *sorted(self._present)))
@@ -255,7 +255,7 @@ class Lock(Block):
             write(_REQUEST.pack(*request))
 
     def restore(self, read: Callable[..., bytes]) -> None:
-        """Of ``Machine``."""
+        """As in ``Machine``."""
         check_kind("Lock", read)
         with self._changed:
             self._fence, present, requests = _HEAD.unpack(read(_HEAD.size))

@@ -19,11 +19,11 @@ ORIGINS_MAX = 4096
 RETRIED = 1
 """Flag of a message: its operations may have been in an earlier one, of another incarnation of its sender."""
 HEAD = struct.Struct("<4sBQQQQqI")
-"""Of a message: format, flags, origin, number, floor, first operation, time, operations. Then come the operations'
+"""Head of a message: format, flags, origin, number, floor, first operation, time, operations. Then come the operations'
 lengths (u32), and the operations."""
 VERSION = 1
-"""Of messages and of the state. A later one is sent, and given to joiners, only in views in which all members know it.
-"""
+"""Version of messages and of the state. A later one is sent, and given to joiners, only in views in which all members
+know it."""
 MESSAGE, STATE = (kind + bytes([VERSION]) for kind in (b"SqO", b"SqS"))
 """Formats."""
 _COUNT = struct.Struct("<I")
@@ -82,7 +82,7 @@ class Machine(Protocol):
 
 
 class Answer(NamedTuple):
-    """Of an operation.
+    """The answer to an operation.
 
     Args:
         ok: the machine's answer; otherwise its error, with the text as the data.
@@ -94,7 +94,8 @@ class Answer(NamedTuple):
 
 
 FORGOTTEN = Answer(False, b"forgotten")
-"""Of an operation that is sent again, and of whose sender nothing is known any more: perhaps applied."""
+"""The answer of an operation that is sent again when nothing is known of its sender any more: perhaps the operation was
+applied."""
 
 
 @dataclass
@@ -122,7 +123,7 @@ class _Origin:
 
     Attributes:
         floor: all before are answered.
-        answers: of those from the floor on.
+        answers: of the operations from the floor on.
     """
 
     __slots__ = ("answers", "floor")
@@ -177,8 +178,8 @@ class Entry(NamedTuple):
     def decode(data: bytes) -> Entry:
         """
         Raises:
-            Malformed: not one.
-            OtherRelease: one of another release.
+            Malformed: this is no message of a replica.
+            OtherRelease: another release made this.
         """
         try:
             check_format(data, MESSAGE)
@@ -235,7 +236,7 @@ class Log:
         self.record: Callable[[Entered | Told], object] | None = None  # told of each step of `mark`
         self._origins: dict[int, _Origin] = {}  # those heard longest ago first
         self._ended: OtherRelease | None = None  # by a message that this release does not know
-        self._dropped = False  # of one that is not here nothing is known; otherwise never heard
+        self._dropped = False  # nothing is known of a replica that is missing here; else never heard
         self._waiting: list[tuple[bytes, int]] = []
         self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
         self._heard: Callable[[int], object] | None = getattr(machine, "heard", None)
@@ -245,7 +246,7 @@ class Log:
         """The next message.
 
         Returns:
-            Its effect; None: nothing yet, or no message of a replica.
+            The effect of the message; None: none yet, or this is no message of a replica.
 
         Raises:
             OtherRelease: of another release. The state goes no further, and is given to nobody.
@@ -274,7 +275,7 @@ class Log:
             self.record(what)
 
     def replay(self, what: Entered | Told) -> None:
-        """Does again as recorded.
+        """Repeats a recorded step.
 
         Raises:
             Malformed, OtherRelease: as for ``Entry.decode``.
@@ -300,7 +301,7 @@ class Log:
         return [each for each in applied if each is not None]
 
     def leave(self) -> None:
-        """The membership ended without a view: waiting operations are nobody's, as far as is known."""
+        """The membership ended without a view: nothing is known of the fate of waiting operations."""
         self._waiting = []
 
     def answer(self, origin: int, seq: int) -> Answer | None:
@@ -373,7 +374,8 @@ class Log:
         operations.
 
         Args:
-            estimate_ns: of the group's time, for the joiner to begin with: perhaps nobody has sent for hours.
+            estimate_ns: an estimate of the group's time, for the joiner to begin with: perhaps nobody has sent for
+                hours.
         """
         applied = self.settle()
         self.write(write, estimate_ns)
@@ -395,8 +397,8 @@ class Log:
         """Takes over a state in place of its own.
 
         Raises:
-            UsageError: not one of a replica.
-            OtherRelease: one of another release.
+            UsageError: this is not the state of a replica.
+            OtherRelease: another release made this.
         """
         self._waiting = []
         refused = "the group's state is not that of a replica: give all members the same kind"

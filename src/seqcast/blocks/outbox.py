@@ -1,8 +1,9 @@
 """The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
 
 No I/O, no clock. While a message is on its way, new operations are gathered for the next one, which leaves when the
-first is back, or when it is full. So a single call leaves at once, and under load a message carries the operations of a
-round. A read needs no message of its own: the next one that this replica sends will do, whatever that carries.
+first is back, or when the next one is full. So a single call leaves at once, and under load a message carries the
+operations of a round. A read needs no message of its own: the next one that this replica sends will do, whatever that
+carries.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Call:
         operation: its bytes; None: a read.
         done: called once, when there is an answer.
         own: a read that waits only for the operations that this replica has taken before.
-        seen: with ``stable=``: of a read that has a value, and waits until the position that it has seen is on enough
-            disks; 0: of others.
+        seen: with ``stable=``: for a read that has a value, the position that was seen, which must be on enough disks;
+            0: for others.
 
     Attributes:
         room: bytes that a message must have left for this one: the size; of several operations that go together, the
@@ -36,7 +37,7 @@ class Call:
         whole: the last of several operations that go together, for all but that one. A signal may come at any place in
             this file, so only what happens to the last one, in one step, happens to all.
         answer: None: there is none yet.
-        was_sent: by a message; see ``sent``.
+        was_sent: a message has carried this one; see ``sent``.
     """
 
     __slots__ = ("answer", "done", "operation", "own", "room", "seen", "seq", "was_sent", "whole")
@@ -56,18 +57,18 @@ class Call:
 
     @property
     def sent(self) -> bool:
-        """By a message."""
+        """A message has carried the operation."""
         return (self.whole or self).was_sent
 
 
 READ = Answer(True, b"")
-"""Of a read."""
+"""The answer of a read."""
 READ_AGAIN = Answer(False, b"again")
-"""Of a read whose membership ended before the position seen was on enough disks."""
+"""The answer of a read whose membership ended before the position seen was on enough disks."""
 
 
 class Outbox:
-    """Of one replica; its methods are called under one lock.
+    """The outbox of one replica; its methods are called under one lock.
 
     Args:
         origin: id of the replica, the same in each of its incarnations.
@@ -96,7 +97,7 @@ class Outbox:
         self._readers: list[Call] = []  # that no message on its way serves
         self._followers: list[Call] = []  # reads that wait for the operations before them
         self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads served
-        self._settling: dict[int, list[Call]] = {}  # the same, of messages that are back, and not on enough disks
+        self._settling: dict[int, list[Call]] = {}  # the same for messages that are back, and not on enough disks
 
     def add_all(self, calls: Sequence[Call]) -> None:
         """Takes operations that one message is to carry, one directly after the other."""

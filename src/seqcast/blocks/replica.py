@@ -97,9 +97,9 @@ def replicate(
         name: name of this member. Default: host name and process id.
         config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
             ``ack_delay_s`` is 20 µs unless a keyword says otherwise.
-        info: for all members to know of this one; see ``join`` and ``Replica.set_info``.
-        ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
-            to join, and ``why`` names the missing condition. 0: return at once.
+        info: facts about this member for all others; see ``join`` and ``Replica.set_info``.
+        ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica keeps
+            trying to join, and ``why`` names the missing condition. 0: return at once.
         settings: settings as keywords; see docs/config.md. With ``stable=PATH``, on every replica, the state is also on
             disk, in ``PATH.log``, and replaces that of the machine at the start; ``call`` returns once a majority has
             the operation on disk.
@@ -144,7 +144,7 @@ def checked_settings(who: str, config: Config | None, settings: dict[str, Any]) 
 
 
 def _nothing() -> None:
-    """Of a call for which nobody waits by itself."""
+    """For a call that nobody waits for by itself."""
 
 
 class _Waiter(Call):
@@ -233,7 +233,7 @@ class Replica(Closing, Generic[M]):
 
     @property
     def why(self) -> str:
-        """Why not ready, as text for people; "" if ready."""
+        """Why this replica is not ready, as text for people; "" if ready."""
         with self._lock:
             group, why = self._group, self._reason()
             failed, part = self._failure is not None, self._part
@@ -249,7 +249,7 @@ class Replica(Closing, Generic[M]):
 
     @property
     def ready(self) -> bool:
-        """In its group, with the state, and able to send: calls and reads are answered now."""
+        """This replica is in its group, has the state, and can send: calls and reads are answered now."""
         return not self.why
 
     def wait_ready(self, timeout: float | None = None) -> bool:
@@ -262,7 +262,7 @@ class Replica(Closing, Generic[M]):
             False: not within ``timeout``; ``why`` names the missing condition.
 
         Raises:
-            SeqcastError: never: closed, or refused.
+            SeqcastError: this replica will never be ready: closed, or refused.
         """
         end = deadline_of(timeout)
         while not self.ready:
@@ -309,8 +309,8 @@ class Replica(Closing, Generic[M]):
 
     @property
     def group(self) -> Group:
-        """The group, for its ``view``, ``member``, ``fence`` and ``counters``. Another one after each exclusion. Do not
-        receive from this group.
+        """The group, for its ``view``, ``member``, ``fence`` and ``counters``. A different object after each exclusion.
+        Do not receive from this group.
 
         Raises:
             NotReady: this replica is in none now.
@@ -327,7 +327,7 @@ class Replica(Closing, Generic[M]):
             info: the whole new info.
 
         Raises:
-            UsageError: JSON cannot say the info, or the info is too long.
+            UsageError: the info cannot be written as a JSON object, or is too long.
         """
         as_about(info)
         with self._lock:
@@ -345,9 +345,9 @@ class Replica(Closing, Generic[M]):
 
     def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:
         """Has every replica apply an operation, once, and returns the answer of this one. A call that returns is
-        decided: no crash of less than a majority and no partition undoes that, and every later linearizable read sees
-        it. If this replica is excluded meanwhile, the replica joins again and finds out, or sends the operation again,
-        which is then applied once.
+        decided: no partition, and no crash of fewer than a majority, undoes that, and every later linearizable read
+        sees it. If this replica is excluded meanwhile, the replica joins again and finds out, or sends the operation
+        again, which is then applied once.
 
         Args:
             operation: for ``Machine.apply``.
@@ -355,11 +355,11 @@ class Replica(Closing, Generic[M]):
 
         Raises:
             Undecided: no answer within ``timeout``, or the replica was closed. With ``error.sent == 0`` the call was
-                not sent, and will not be; otherwise, it may be applied or not.
+                not sent, and will not be; otherwise, it may or may not be applied.
             MachineError: ``apply`` raised.
             NotReady: the replica was closed before, or can never join.
-            UsageError: the operation is not bytes, or larger than a message can be; or the machine calls, or a
-                function that ``on_change`` was given.
+            UsageError: the operation is not bytes, or larger than a message can be; or the machine makes the call, or a
+                function given to ``on_change``.
         """
         return self._result(self._wait_for(self._checked(operation), False, timeout))
 
@@ -418,8 +418,7 @@ class Replica(Closing, Generic[M]):
         Raises:
             NotReady: the guarantee could not be given within ``timeout``, the replica has no state yet, or was closed.
             SeqcastError: the one that has ended this replica; see ``failed``.
-            UsageError: the guarantee is unknown; or the machine reads, or a function that ``on_change`` was
-                given.
+            UsageError: the guarantee is unknown; or the machine makes the read, or a function given to ``on_change``.
         """
         if guarantee not in GUARANTEES:
             raise UsageError(f"guarantee={guarantee!r} must be one of {', '.join(map(repr, GUARANTEES))}")
@@ -468,7 +467,7 @@ class Replica(Closing, Generic[M]):
         return self._wait([_Waiter(operation, own, seen)], timeout)[0]
 
     def _wait(self, calls: list[Call], timeout: float | None) -> list[Call]:
-        """The same, of several operations, of which the last has the waiter."""
+        """The same for several operations, of which the last has the waiter."""
         self._check_thread()
         call = calls[-1]
         assert isinstance(call, _Waiter)
@@ -486,7 +485,8 @@ class Replica(Closing, Generic[M]):
 
     def _wake(self, answered: list[Call]) -> None:
         """Threads wake each other in turn: woken at once, each would wait a second time, for the interpreter's lock.
-        One that gives up before that turn is made is not in it; one that does so later wakes the next all the same."""
+        A thread that gives up before the turns are set is not among them; one that gives up later still wakes the
+        next."""
         if not answered:
             return
         at_once: list[Call] = []
@@ -527,8 +527,8 @@ class Replica(Closing, Generic[M]):
         return False
 
     def _send_again(self) -> None:
-        """A signal came while a message was made or sent: perhaps nobody sends that, and no other call would leave. All
-        calls without an answer are sent again, and applied once."""
+        """A signal came while a message was made or sent: perhaps nobody sends that message, and then no later call
+        would leave. All calls without an answer are sent again, and applied once."""
         with self._lock:
             self._outbox.rejoined(None)
             unsent = self._composed()
@@ -574,7 +574,8 @@ class Replica(Closing, Generic[M]):
     def _result(self, call: Call) -> bytes:
         answer = call.answer
         if answer is None:
-            error = Undecided(f"{'sent, and may be applied or not' if call.sent else 'not sent'}: {self._what_lacks()}")
+            fate = "sent, and may or may not be applied" if call.sent else "not sent"
+            error = Undecided(f"{fate}: {self._what_lacks()}")
             error.sent = int(call.sent)
             raise error
         return data_of(answer)
@@ -908,7 +909,7 @@ class _Part:
         self._of = of
 
     def on_disk(self) -> tuple[int, int]:
-        """Of ``DurableHandler``."""
+        """As in ``DurableHandler``."""
         return self._of._durable.mark if self._of._durable is not None else (0, 0)
 
     def get_state(self, write: Callable[[Any], None]) -> None:
@@ -935,7 +936,7 @@ def data_of(answer: Answer) -> bytes:
     """The answer's data.
 
     Raises:
-        MachineError: an error.
+        MachineError: the answer is an error.
         Undecided: the group has forgotten this replica, and does not know whether the operation was applied.
     """
     if answer is FORGOTTEN:

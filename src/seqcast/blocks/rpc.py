@@ -53,17 +53,17 @@ ASKS_MAX = 4096
 TEXT_MAX = 4096
 """Characters of an error's text that travel."""
 KEPT_BYTES_MAX = 64 << 20
-"""The most bytes of answers that wait for room at their askers; further askers are told of an error instead."""
+"""The most bytes of answers that wait for room at their askers; further askers get an error instead."""
 PAUSE_S, PAUSE_S_MAX = 0.005, 0.1
 """Pause before an answer that found no room is tried again; twice as long each time."""
 PACKET_BYTES = 1024
-"""An answer up to this fits into a packet, so some try finds room for all of it. A larger one may be larger than the
+"""An answer up to this fits into a packet, so one of the attempts finds room for all of it. A larger one may exceed the
 window: its send waits for room, and unicasts to others wait behind. So that wait is no longer than the pause before."""
 SLOWEST_BYTES_S = 16_000
 """Bytes a second of the slowest path that carries an answer of several packets during the longest wait."""
 _HEAD = struct.Struct("<4sBQH")
-"""Format, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
-payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
+"""Format, kind, number of the question, and how many members by rank answer it (0: all). Then comes a question's
+payload; or an answer's value; or an error's type and text, as a JSON list of two strings; all by a codec."""
 _MESSAGE = b"SqR\x01"
 """Format; see `formats`."""
 _QUESTION, _VALUE, _ERROR = range(3)
@@ -77,8 +77,8 @@ class Reply(NamedTuple):
 
     Args:
         kind: "answered": with a ``value``; "failed": the handler raised, or the member refused the question;
-            "gone": the member left the view before its answer came; "unanswered": not before ``ask`` returned, after
-            ``timeout`` or after the ``first`` others.
+            "gone": the member left the view before its answer came; "unanswered": no answer came before ``ask``
+            returned, after ``timeout`` or after the ``first`` others.
         value: the answer of the handler; None unless "answered".
         error_type: name of the class of the exception; "" unless "failed".
         text: text of the exception; "" unless "failed".
@@ -100,16 +100,17 @@ class Counters:
     """Questions for which the handler raised, or returned a value that the codec cannot carry, or that is too large;
     for an asker that was still there."""
     refused: int = 0
-    """Questions that were refused because as many waited as may (``QUESTIONS_MAX``, ``QUESTION_BYTES_MAX``)."""
+    """Questions that were refused because too many waited (``QUESTIONS_MAX``, ``QUESTION_BYTES_MAX``)."""
     cancelled: int = 0
     """Questions without an answer, because the asker, or this member, was no longer in the group."""
     kept: int = 0
     """Answers that found no room at the asker at once, and were kept until they did, or until the asker left."""
     unsent: int = 0
-    """Answers in place of which the asker was told of an error, as too many were kept (``KEPT_BYTES_MAX``), or of
-    nothing: errors that are larger than a message may be, and those of an asker with more than ``ASKS_MAX`` kept."""
+    """Answers that the asker did not get. An error came instead if too many were kept (``KEPT_BYTES_MAX``), and nothing
+    in place of an error that is larger than a message may be, or when more than ``ASKS_MAX`` answers were kept for that
+    asker."""
     late: int = 0
-    """Answers to this member that no ``ask`` waited for, or not from their sender."""
+    """Answers to this member that no ``ask`` waited for, or that came from a member which was not asked."""
     malformed: int = 0
     """Messages that are neither questions nor answers, or that the codec cannot read."""
     other_release: int = 0
@@ -181,7 +182,7 @@ class _Ask:
             Undecided: no more replies can come.
         """
         if self.why:
-            error = Undecided(f"the question was sent, and may have been answered or not: {self.why}")
+            error = Undecided(f"the question was sent, and may or may not have been answered: {self.why}")
             error.sent = 1
             raise error
         return {member: self.replies.get(member.id, Reply("unanswered")) for member in self.members}
@@ -222,8 +223,8 @@ class _Kept:
 
 
 class Rpc(Closing):
-    """Requests in a group: each member may ask all others, itself included, and answers by its handler, for all
-    questions to the group in one order::
+    """Requests in a group: each member may ask all others, itself included, and answers with its handler, which gets
+    all questions to the group in one order::
 
         with Rpc("workers", lambda question: question * 2, name="a", found=2) as rpc:
             for member, reply in rpc.ask(21).items():
@@ -248,7 +249,7 @@ class Rpc(Closing):
         counters: questions and answers of this member so far.
 
     Raises:
-        ConfigError: the codec is none, or a setting is wrong or contradicts the block.
+        ConfigError: ``codec`` is not one, or a setting is wrong or contradicts the block.
         UsageError: settings were given for a group that is joined already.
         JoinTimeout: as for ``join``.
     """
@@ -590,7 +591,7 @@ class Rpc(Closing):
             self._lock.notify_all()
 
     def _send_kept(self) -> None:
-        """Of a thread of its own, so that no question waits behind an asker without room."""
+        """On a thread of its own, so that no question waits behind an asker without room."""
         while True:
             with self._lock:
                 self._lock.wait_for(lambda: self._kept or self._why)

@@ -23,7 +23,7 @@ BYTES = 128 << 10
 """``SC_BOARD_BYTES``."""
 ENDING = ".board"
 SOCKET = ".sock"
-"""Of the socket beside the board, on which a member is asked about the others."""
+"""The ending of the socket beside the board, on which a member is asked about the others."""
 KEPT = 32
 """Boards of processes that ended without removing theirs, at most, and for how long, in seconds. A process of another
 PID namespace (a container) counts as ended when its file was not touched for this long."""

@@ -1,8 +1,8 @@
 """The command ``seqcast``: one sub-command is one module, imported only for its call.
 
-Exit status: 0; 1 if a check fails or the group could not do the request; 2 for bad input, or output that cannot be
+Exit status: 0; 1 if a check fails or the group could not do as asked; 2 for bad input, or output that cannot be
 written; 3 if Spark fails; 130 if a signal ends the command before its end; each with one line that names the fault and
-the remedy. 70 is a bug of seqcast, with a traceback: for a check, 1 means a failed check and nothing else.
+the remedy. 70 is a bug of seqcast, with a traceback, so that 1 always means a failed check and nothing else.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from seqcast.cli.options import add_shared_options, parser, shared_settings
 from seqcast.commandline import count, positive, seconds, whole
 from seqcast.config import Config
 
-NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # a missing one is told now
+NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # a missing one is reported at once
 MEMBERS_MAX = 16
 FAULTS = ("swap", "drop", "duplicate")
 """The faults that ``fault.plant`` can put into a journal."""
@@ -310,7 +310,7 @@ class Demo:
 
 
 def default_input() -> Path:
-    """A text that every Python brings: the source of its decimal module, some 6,000 lines."""
+    """A text that every Python comes with: the source of its decimal module, some 6,000 lines."""
     found = importlib.util.find_spec("_pydecimal")
     return Path(found.origin if found and found.origin else "_pydecimal.py")
 

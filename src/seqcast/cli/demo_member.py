@@ -134,7 +134,7 @@ class DemoMember:
 
 
 def share(path: str, number: int, of: int) -> list[bytes]:
-    """Every ``of``-th line of a file, from line ``number`` on, without empty ones; all lines if these would be none."""
+    """Every ``of``-th line of a file, from line ``number`` on, without empty ones; all lines if there would be none."""
     with open(path, "rb") as file:
         lines = [line for line in file.read().split(b"\n") if line]
     return lines[number::of] or lines

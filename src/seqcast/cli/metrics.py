@@ -18,7 +18,7 @@ from seqcast.metrics import CONTENT_TYPE, families, text_of, unreadable
 
 NEEDS = ()
 REQUEST_S = 5.0
-"""A client that has not sent its request after this long is given up."""
+"""A client that has not sent its request after this long is dropped."""
 
 
 def main(arguments: argparse.Namespace) -> int:

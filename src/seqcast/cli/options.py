@@ -67,7 +67,7 @@ def add_members_awaited(target: argparse.ArgumentParser) -> None:
 
 
 def add_shared_options(target: argparse.ArgumentParser) -> None:
-    """Adds the settings that members of a group share, and how much of the network each takes."""
+    """Adds the settings that members of a group share, and those for how much of the network each takes."""
     target.add_argument(
         "--order", choices=ORDERS, default="total", help="order of delivery; total means records (%(default)s)"
     )

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 SLICE_MS = 200
-"""After this long a wait looks whether a signal came."""
+"""A wait checks this often whether a signal came."""
 
 
 def write_whole() -> None:
-    """From now on, writes to standard output and standard error end when everything is written.
+    """From now on, a write to standard output or standard error returns only when everything is written.
 
     Python's own files do not promise that. Without a buffer (``PYTHONUNBUFFERED``, which container images set) they
     pass over a write that takes only a part: a pipe that does not block, a disk that is nearly full. With a buffer they
     raise if such a pipe is full.
     """
-    if sys.platform == "win32":  # nothing of this happens there, and a console is not a file
+    if sys.platform == "win32":  # none of this happens there, and a console is not a file
         return
     for name in ("stdout", "stderr"):
         with contextlib.suppress(OSError):  # not a file

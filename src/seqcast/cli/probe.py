@@ -72,8 +72,8 @@ Shown = tuple[dict[str, Any], list[str]]
 
 
 def _living(found: Sequence[Board]) -> list[list[Board]]:
-    """The boards of each group of which a member runs here, that of the spokesman of all first; if none does, of the
-    one that was last."""
+    """The boards of each group of which a member runs here, the spokesman's group first; if none does, those of the
+    group that ran last."""
     first = spokesman(found)
     parts = sorted(groups(found), key=lambda part: all(board is not first for board in part))
     return [part for part in parts if any(board.alive for board in part)] or parts[:1]
@@ -88,7 +88,7 @@ def _with_the_last(parts: Sequence[list[Board]], others: list[Finding]) -> Itera
 def _of_boards(
     group: Sequence[Board], before: Mapping[Path, Board], others: Sequence[Finding], arguments: argparse.Namespace
 ) -> Shown:
-    """By the boards here.
+    """The group as the boards here show it.
 
     Raises:
         NotAsked: with ``--known``, the member's process did not answer.
@@ -105,7 +105,7 @@ def _of_boards(
 
 
 def _of_all(group: Sequence[Board], others: Sequence[Finding], arguments: argparse.Namespace) -> Shown:
-    """By the reports of all members.
+    """The group as the reports of all members show it.
 
     Raises:
         NotAsked, OSError, BoardError: the member here did not answer.

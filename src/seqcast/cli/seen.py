@@ -1,4 +1,4 @@
-"""A group by its boards: as a table for people, and as an object of JSON."""
+"""A group as its boards show it: as a table for people, and as a JSON object."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seqcast.board.read import Board
 from seqcast.codes import Finding
 
 MATRIX_MAX = 24
-"""Columns of the matrix of who hears whom; of more members only the rows with trouble are named."""
+"""Columns of the matrix of who hears whom; with more members only the rows with trouble are named."""
 HISTORY = 8
 TERSE = {"links changed", "cut reached", "senders begin or cease to wait", "suspected"}
-"""Reports of the engine that a line of the log follows, with names and reasons, unless Python hangs."""
+"""Reports of the engine that are followed by a line of the log, with names and reasons, unless Python hangs."""
 RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
 
 NOBODY = "no member of a group runs here as this user, or all have board=False"
@@ -46,7 +46,8 @@ def rows(board: Board, found: Sequence[Board], before: Mapping[Path, Board]) -> 
 
 
 def of_groups(found: Sequence[Board]) -> list[Board]:
-    """The boards by which groups are shown: of each that of a member that runs, and those of members that ended."""
+    """The boards that show the groups: for each group that of a running member, and those of members that have
+    ended."""
     shown: list[Board] = []
     for group in groups(found):
         living = [board for board in group if board.alive]
@@ -56,7 +57,7 @@ def of_groups(found: Sequence[Board]) -> list[Board]:
 
 
 def wrong_in(board: Board, found: Sequence[Board]) -> list[Finding]:
-    """The faults under the table of one of ``of_groups``; that of a member that runs has those of the others here."""
+    """The faults under the table of one of ``of_groups``; for a running member also those of the others here."""
     group = [each for each in found if each.cluster == board.cluster]
     return troubles_here(board, group, STALL_S) if board.alive else troubles(board, STALL_S)
 
@@ -106,13 +107,13 @@ def counted(members: Sequence[object]) -> str:
 
 
 def letters(names: Sequence[str]) -> list[str]:
-    """A character for each name: the first ones, or the last ones if only these differ, as of node-1 and node-2."""
+    """A character for each name: the first ones, or the last ones if only these differ, as for node-1 and node-2."""
     first, last = ([name[i : i + 1 or None] or "?" for name in names] for i in (0, -1))
     return last if len(set(first)) < len(names) == len(set(last)) else first
 
 
 def headings(board: Board) -> list[str]:
-    """Of the columns."""
+    """The headings of the columns."""
     n = len(board.members)
     names = [name_at(board, rank) for rank in range(n)]
     hears = f"hears {' '.join(letters(names))}" if n <= MATRIX_MAX else "hears all"
@@ -159,7 +160,7 @@ def _state(board: Board, row: Mapping[str, int]) -> str:
 
 
 def _rates(board: Board, rank: int, found: Sequence[Board], before: Mapping[Path, Board]) -> list[float | None]:
-    """Rates of a member, by its board; None: that is not here, or there was no look before."""
+    """Rates of a member, by its board; None: the board is not here, or there was no look before."""
     own = next((each for each in found if each.about["id"] == board.members[rank]["id"]), None)
     old = before.get(own.path) if own is not None else None
     if own is None or old is None or own.read_ns <= old.read_ns:

@@ -22,9 +22,9 @@ from seqcast.core.frames.asking import KNOWN, NO_BOARD, PAGES_MAX
 WAIT_S = 5.0
 ANSWER_MAX = 16 << 20
 MUTE = (codes.ENDED, codes.EXCLUDED, codes.NOT_MEMBER, codes.NOT_RUNNING, codes.PYTHON_HANGS)
-"""The faults with which a member answers no question."""
+"""Faults of a member that explain why a question is not answered."""
 TRIES = 3
-"""Questions for one page, if answers are missing."""
+"""How often one page is asked for if answers are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _of_view(each: Mapping[str, Any]) -> str:
 
 
 def findings(board: Board, seen: Mapping[int, Seen], stall_s: float, here: Sequence[Board] = ()) -> list[Finding]:
-    """The faults, from all reports; of a member that does not answer, also by its board if that is one of these
+    """The faults, from all reports; for a member that does not answer, also from its board if that is among those
     ``here``."""
     members, found = board.about["view"]["members"], []
     boards = {each.about["id"]: each for each in here}
@@ -237,7 +237,8 @@ def _row(
 
 
 def _range(values: Sequence[float | None], shown: str, others: int) -> str:
-    """The least and the most that a member knows of the others, of which so many have answered; 0: not known yet."""
+    """The range of the values that a member knows of the ``others``, the number of those that answered; 0: not known
+    yet."""
     told = [value for value in values if value is not None]
     if not told:
         return UNKNOWN if others else ""

@@ -87,8 +87,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--observe",
         action="store_true",
         help="join as an observer, which takes no part in decisions, founds no group, and waits for one (default: as a "
-             "member, so that this command may be the first of a group; with partition=primary: so, unless --found is "
-             "given)",
+             "member, so that this command may be the first of a group; with partition=primary: as an observer, unless "
+             "--found is given)",
     )
     result.add_argument(
         "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"

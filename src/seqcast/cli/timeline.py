@@ -19,7 +19,7 @@ from seqcast.errors import UsageError
 
 NEEDS = ()
 BOARDS_MAX = 256
-"""Of one archive."""
+"""The most boards of one archive."""
 ENTERED = re.compile(r"(?:joined: )?view (\d+) \[")
 """The line of a member that enters a view."""
 

@@ -68,7 +68,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result.add_argument(
         "--plain",
         action="store_true",
-        help="plain text without colours and keys, as where the output is no terminal, or one with TERM=dumb",
+        help="plain text without colours and keys (default if the output is no terminal, or one with TERM=dumb)",
     )
     result.add_argument("--every", type=seconds, default=1.0, metavar="S", help="seconds between looks (%(default)g)")
     result.add_argument("--count", type=positive, metavar="N", help="plain text, too; end after N looks")

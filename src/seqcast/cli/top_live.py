@@ -28,7 +28,7 @@ HELP = "q quit   e events   s sort by the next column   m threads and counters o
 SPARED = ["silent ms", "path", "lag ms", "resent/s", "rtt ms", "untaken", "address"]
 """Columns that a narrow screen does without, the first one first: others would be cut, and with them who hears whom."""
 GAP = 2
-"""Between two columns."""
+"""Spaces between two columns."""
 SEQUENCE = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|O.)?")
 """The characters that a terminal sends for an arrow or another key without a letter."""
 READ_MAX = 1024

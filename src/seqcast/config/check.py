@@ -115,8 +115,8 @@ def _security(config: Any) -> None:
         raise ConfigError("guard=True has no meaning with key=: guard connections are not sealed; leave one out")
     if bool(config.identity) != bool(config.authorized):
         raise ConfigError(
-            "identity= and authorized= go together: the one shows others who this process is, and by the other it "
-            "knows who they may be; `seqcast keygen FILE --identity` makes the first, and prints a line of the second"
+            "identity= and authorized= go together: the one shows others who this process is, and the other tells this "
+            "process who they may be; `seqcast keygen FILE --identity` makes the first, and prints a line of the second"
         )
     if config.identity and not config.key:
         raise ConfigError("identity= and authorized= need key=: without a key nothing shows who sends a datagram")
@@ -150,7 +150,7 @@ def cores(name: str, text: str) -> frozenset[int]:
 
 
 OF_KEY = ("key", "identity", "authorized")
-"""Settings that name the files of a group with a key. One that is given, and names none, is refused: the program has
+"""Settings that name the files of a group with a key. One that is given but names no file is refused: the program has
 most likely not found its key, and would join a group without one."""
 
 
@@ -166,7 +166,7 @@ NEEDS_FOUND = codes.FOUND_UNKNOWN(
 
 
 def majority_of_seeds(config: Any) -> float:
-    """How many found a group by default; NaN: nobody can tell."""
+    """The number of members that found a group by default; NaN: nobody can tell."""
     if config.partition != "primary" or not config.seeds:
         return 1
     named = [] if callable(config.seeds) else config.seeds.split(",")
@@ -212,7 +212,7 @@ def version_of(host: str) -> int:
 
 
 def other_version(ours: int) -> str:
-    """Of a host without an address of our version of IP."""
+    """The error about a host without an address of our version of IP."""
     return (
         f"this is of IPv{10 - ours}, and ip_version={ours}: set ip_version={10 - ours} on every member, or give "
         f"addresses of IPv{ours}"

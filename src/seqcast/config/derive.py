@@ -58,8 +58,8 @@ GOSSIPS_PER_S = 2000
 ones, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
 ETHERNET_MTU = 1500
 PACKETS_PER_S = 50
-"""With ``send_bytes_per_s``, at least so many packets may leave in a second if possible: a view change waits for those
-that are on their way."""
+"""With ``send_bytes_per_s``, at least this many packets may leave in a second if possible: a view change waits for
+those that are on their way."""
 PIECE_BYTES = 1232
 """Each path carries UDP payloads of this size, which IPv6 guarantees."""
 JUMBO_BYTES = 9216
@@ -126,20 +126,19 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
 
 
 def congestion(config: Config) -> int:
-    """As the engine has it: never (0), for a group with unicast ways (1), always (2)."""
+    """The setting as the engine knows it: never (0), for a group with unicast ways (1), always (2)."""
     if config.congestion == "auto" and config.preset == "wan":
         return 2
     return ("off", "auto", "on").index(config.congestion)
 
 
 def _listed(config: Config) -> tuple[tuple[str, str], ...]:
-    """That there is a list of members: its content may differ for a while."""
+    """Only whether there is a list of members: its content may differ for a while."""
     return (("authorized", "a list"),) if config.authorized else ()
 
 
 def reach(config: Config) -> str:
-    """Options of a command, each after a space, with which the command is in the network of a group with these
-    settings."""
+    """Options of a command, each after a space, that put the command in the network of a group with these settings."""
     default = {field.name: field.default for field in dataclasses.fields(config)}
     given = [name for name in NETWORK if getattr(config, name) != default[name]]
     return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(getattr(config, name)))}" for name in given)
@@ -149,7 +148,7 @@ def gossip_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``GossipSettings``. A view is a membership that all agree on, so members vote.
 
     The budget is for gossips alone, as the engine answers requests. The budget allows four times the rate of
-    ``gossip_average_s``: more than that is load.
+    ``gossip_average_s``: more than that counts as load.
     """
     per_s = max(GOSSIPS_PER_S, round(4 / config.gossip_average_s))
     return {

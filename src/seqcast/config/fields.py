@@ -35,7 +35,7 @@ PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
 TRANSPORTS = ("auto", "multicast", "unicast")
 SPIN_S = 0.002
-"""How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
+"""How long a thread spins with ``latency=True``: longer than the gap between two messages of a busy service."""
 MEMBERSHIPS = ("coordinated", "token-ring")
 RELIABILITIES = ("nak", "gossip")
 CIPHERS = ("auto", "aegis-128l", "aegis-256", "xchacha20-poly1305", "aes-256-gcm")
@@ -64,8 +64,8 @@ def _knob(
 
 
 def _derived(formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float) -> Any:
-    """A setting whose default is computed from others, which must be declared before it unless they are given; NaN: it
-    must be given, too."""
+    """A setting whose default is computed from others, which must be declared before it unless they are given; a
+    formula that yields NaN: the setting must be given."""
     metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
     return dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
 
@@ -112,7 +112,7 @@ class Config(_Marked):
         "name or address",
         "The network interface that the group uses. Empty: the one that the routing table names for multicast if that "
         "one supports multicast, otherwise loopback. Of its IPv6 addresses, a lasting one is preferred to temporary or "
-        "deprecated ones, and those of the link come last; `fe80::1%eth0` names one of these. All members of a group "
+        "deprecated ones, and link-local ones come last; `fe80::1%eth0` names one of these. All members of a group "
         "must use interfaces on one network.",
     )
     ip_version: int = _knob(
@@ -138,10 +138,10 @@ class Config(_Marked):
         "",
         "How messages to the group travel. auto: the network copies each for all members by multicast, and a member "
         "that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this lasts. "
-        "multicast: by multicast alone, and a member that is not heard so is excluded. unicast: each goes to every "
-        "member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a sender "
-        "transmits a copy for each other member. Members that multicast does not bring together find each other by "
-        "`seeds`. Must be the same on every member.",
+        "multicast: by multicast alone, and a member that is not heard that way is excluded. unicast: each message is "
+        "sent to every member separately, for networks that carry no multicast, such as most clouds, containers and "
+        "VPNs; a sender transmits a copy for each other member. Members that multicast does not bring together find "
+        "each other by `seeds`. Must be the same on every member.",
         among=TRANSPORTS,
     )
     seeds: str = _knob(
@@ -157,8 +157,8 @@ class Config(_Marked):
     port_range: int = _knob(
         4,
         "ports",
-        "Without multicast, or with `seeds`: a member whose `port` is taken, as by another one on its host, takes the "
-        "first free one of this many after `port`. Must be the same on every member.",
+        "Without multicast, or with `seeds`: a member whose `port` is taken, for example by another member on its "
+        "host, takes the first free one of this many after `port`. Must be the same on every member.",
         low=0,
         high=1000,
     )
@@ -183,7 +183,7 @@ class Config(_Marked):
         0,
         "UDP port",
         "UDP port for datagrams to this member alone: requests, acknowledgements, answers, and in a group of two all "
-        "messages. 0: any that is free, as the system chooses. A firewall must pass this port as well as the two for "
+        "messages. 0: a free one that the system chooses. A firewall must pass this port as well as the two for "
         "multicast, or none of these datagrams arrive. Members on one address need different ones. With `guard`, the "
         "TCP port has the same number.",
         low=0,
@@ -261,8 +261,8 @@ class Config(_Marked):
     batch_bytes: int = _knob(
         256 << 10,
         "bytes",
-        "Largest size of a delivered batch; the messages of one packet, and a message of several, stay together even "
-        "if they are more. Larger batches mean fewer calls; smaller ones stay in the processor's cache.",
+        "Largest size of a delivered batch; the messages of one packet, and the packets of one message, stay together "
+        "even if they are larger. Larger batches mean fewer calls; smaller ones stay in the processor's cache.",
         low=1024,
         high=1 << 30,
     )
@@ -378,7 +378,7 @@ class Config(_Marked):
         'they wait. With `partition="primary"`, set this on all intended members to a majority of them: otherwise a '
         "process that restarts while cut off founds a second group; a process with another number is refused. Seeds "
         "that are not addresses do not say how many members are intended, so `found` must be given with them. 0: this "
-        "process founds no group, and joins a running one, whatever the members of that have.",
+        "process founds no group, and joins a running one, whatever `found` its members have.",
         low=0,
         high=MEMBERS_MAX,
     )
@@ -387,7 +387,7 @@ class Config(_Marked):
         "file",
         'With `partition="primary"`: the file in which this member keeps its votes, so that these outlast its process '
         "and its machine. Members that start again then complete a majority, and fences grow even if all members had "
-        "ended ([durable groups](guide.md#durable-groups)). A replica keeps its state in another one, whose name ends "
+        "ended ([durable groups](guide.md#durable-groups)). A replica keeps its state in another file, whose name ends "
         "in `.log`. Each member has a file of its own. Empty: votes end with the process, and if most members end at "
         "once, an operator must unblock the others.",
     )
@@ -430,8 +430,8 @@ class Config(_Marked):
         30.0,
         "s",
         "A joiner that receives no part of the state for this long gives up on its provider and asks another member. "
-        "Must be longer than the provider's application leaves messages waiting; `get_state` may take longer. A joiner "
-        "whose `set_state` reads nothing for this long leaves the group.",
+        "Must be longer than the provider's application ever leaves messages waiting; `get_state` may take longer. A "
+        "joiner whose `set_state` reads nothing for this long leaves the group.",
         low=0.01,
         high=1e6,
     )
@@ -495,8 +495,8 @@ class Config(_Marked):
         '`partition="primary"` not unless the others are a majority. skip: a receiver for which messages wait for '
         "`slow_s`, while none do for most members, stays, and "
         "from then on misses the messages that its application does not take in time; `Skipped` stands in their place, "
-        'and no sender waits: for `order="fifo"` alone. Neither has an effect in a group of two, nor if only one '
-        "member besides the sender receives. Must be the same on every member.",
+        'and no sender waits; only with `order="fifo"`. exclude and skip have no effect in a group of two, nor if only '
+        "one member besides the sender receives. Must be the same on every member.",
         among=SLOWS,
     )
     slow_s: float = _by_preset(
@@ -553,8 +553,8 @@ class Config(_Marked):
     coordinator_events: bool = _knob(
         False,
         "",
-        "Whether `events` yields CoordinatorChanged when a view has another coordinator than the view before, and when "
-        "this member takes another one for acting in the coordinator's place.",
+        "Whether `events` yields CoordinatorChanged when a view's coordinator is not that of the view before, and "
+        "when, to this member's knowledge, another one acts in the coordinator's place.",
     )
     send_while_blocked: str = _knob(
         "wait",
@@ -760,8 +760,8 @@ class Config(_Marked):
         "auto",
         "",
         "Whether this member sends no more than the paths to the others carry, as TCP does: packets that are lost in "
-        "numbers, or that wait in queues on the way, slow it down for a time. auto: with the preset wan, and as long "
-        "as messages go to any member by unicast; a group that is reached by multicast alone is bounded by its "
+        "numbers, or that wait in queues on the way, slow this member down for a time. auto: with the preset wan, and "
+        "as long as messages go to any member by unicast; a group that is reached by multicast alone is bounded by its "
         'receivers only. on: always. off: never. Not with `reliability="gossip"`. On a shared network, a group without '
         "this may crowd out others, and itself.",
         among=CONGESTIONS,
@@ -770,7 +770,7 @@ class Config(_Marked):
         0,
         "bytes/s",
         "Largest rate at which this member sends packets: messages, those that it orders for others, the state of "
-        "joiners, and repeats, each with all its copies (one for every member without multicast). Senders wait. "
+        "joiners, and repeats, each with all its copies (without multicast, one for every member). Senders wait. "
         "Heartbeats, acknowledgements and control frames are not counted. 0: no bound. A bound keeps the rest of a "
         "link for others, and short bursts out of the queues on the way.",
         low=0,
@@ -781,7 +781,7 @@ class Config(_Marked):
         "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something was "
         "consumed and nothing followed; the receivers of a multicast choose different moments in the second half of "
         "this time. Groups of more than nine members take an eighth of this time for each other member. While packets "
-        "keep coming, each receiver waits at most this long for each receiver. Longer: fewer datagrams beside a single "
+        "keep coming, each receiver waits at most this long for each receiver. Longer: fewer datagrams for a single "
         "request. Shorter: the sender's memory is freed sooner.",
         lan=0.005,
         wan=0.02,
@@ -846,9 +846,9 @@ class Config(_Marked):
     gossip_dynamic: bool = _knob(
         True,
         "",
-        "The time between two gossips of a member is drawn at random, around gossip_average_s times the members times "
-        "the copies of a gossip that a member receives. False: the time is gossip_interval_s, and traffic grows with "
-        "the group.",
+        "The time between two gossips of a member is drawn at random, around gossip_average_s times the number of "
+        "members times the number of copies of a gossip that a member receives. False: the time is gossip_interval_s, "
+        "and traffic grows with the group.",
     )
     gossip_interval_s: float = _knob(
         0.05,
@@ -860,9 +860,9 @@ class Config(_Marked):
     gossip_subset_percent: int = _knob(
         30,
         "%",
-        "A gossip is passed on to at most this part of the members that have not seen it, and to no more than reach "
-        "everyone (the natural logarithm of the group's size, and one). More: gossips arrive sooner; fewer: less "
-        "traffic.",
+        "A gossip is passed on to at most this part of the members that have not seen it, and to no more than are "
+        "needed to reach everyone (the natural logarithm of the group's size, and one). More: gossips arrive sooner; "
+        "fewer: less traffic.",
         low=1,
         high=100,
     )
@@ -926,7 +926,7 @@ class Config(_Marked):
         "",
         "cores",
         "The same for the control thread, which handles joins, view changes and merges. This thread needs little time, "
-        "but at once: a core that spins is a bad choice.",
+        "but without delay: a core that spins is a bad choice.",
     )
     flush_bytes: int = _knob(
         256 << 10,
@@ -1021,9 +1021,9 @@ class Config(_Marked):
         return changed._mark({name: mark for name, mark in self._marked().items() if name not in settings})
 
     def for_guest(self, **settings: Unpack[Settings]) -> Self:
-        """``replace``, for a process outside the intended members, such as a command. Cut off from them, the
-        member would found a second primary group, so none is founded, unless ``settings`` has ``found``. It leaves
-        alone the file of ``stable``, which is that of the member whose environment it shares.
+        """``replace``, for a process outside the intended members, such as a command. Cut off from them, such a process
+        would found a second primary group, so none is founded, unless ``settings`` has ``found``. It leaves alone the
+        file of ``stable``, which belongs to the member whose environment it shares.
 
         Raises:
             ConfigError: an unknown or wrong setting.
@@ -1048,14 +1048,14 @@ class Config(_Marked):
         """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one,
         and a keyword both. All are checked together.
 
-        Any other variable that begins with ``SEQCAST_`` is refused, like an unknown keyword: most likely a misspelt
-        setting, which would join, if ignored, a group other than the intended one. Only the variables that Kubernetes
-        sets for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is left alone,
-        with a warning in the log.
+        Any other variable that begins with ``SEQCAST_`` is refused, like an unknown keyword: most likely a setting is
+        misspelt, and ignoring that would lead into a group other than the intended one. Only the variables that
+        Kubernetes sets for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) are
+        left alone, with a warning in the log.
 
         Raises:
-            ConfigError: a value that is not allowed, a variable that names no setting, or a file of the key that
-                is named by nothing, so that nobody joins without a key by mistake.
+            ConfigError: a value that is not allowed, a variable that names no setting, or an empty value for the key
+                file, so that nobody joins without a key by mistake.
         """
         path, variables = sources.variables(os.environ if environment is None else environment, _hints())
         table = sources.toml_table(path) if path else {}

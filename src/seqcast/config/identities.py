@@ -99,7 +99,7 @@ def read_list(path: str) -> tuple[Line, ...]:
     """The lines of a list.
 
     Raises:
-        ConfigError: others than its owner may write the file, or a line is none.
+        ConfigError: users other than its owner may write the file, or a line is malformed.
     """
     lines = lines_of(_LIST, path)
     if not 1 <= len(lines) <= LINES_MAX:

@@ -42,8 +42,8 @@ class Guarded(NamedTuple):
     """A kind of files that only the owner may read, or write.
 
     Args:
-        setting: that names the file.
-        bytes_max: of its content.
+        setting: the one that names the file.
+        bytes_max: the most bytes of its content.
         encoding: of its content.
         forbidden: bits that its mode must not have.
         others: the right that others have by those bits, and the remedy; ``{mode}`` stands for the mode.
@@ -109,7 +109,7 @@ class Seal:
 
 
 def ordinary(n: int) -> memoryview:
-    """``Memory`` that is ordinary."""
+    """Ordinary ``Memory``."""
     return memoryview(bytearray(n))
 
 
@@ -124,7 +124,7 @@ def cluster_secret(key: Key, cluster: str, by: Hash = hashed) -> Secret:
 
 
 def key_parts(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> Iterator[tuple[int, Secret, Secret]]:
-    """Of each key: its id, by which members tell each other which keys they have (the number, and a part of a digest);
+    """For each key: its id, by which members tell each other which keys they have (the number, and a part of a digest);
     its secret; and that of the cluster's cookies.
 
     Args:
@@ -263,7 +263,7 @@ def secret_lines(kind: Guarded, path: str, memory: Memory) -> list[memoryview]:
     """As ``lines_of``, but in the memory that they were read into: no object of Python's has a copy.
 
     Raises:
-        ConfigError: as of ``lines_of``, or the path is a secret itself.
+        ConfigError: as for ``lines_of``, or the path is a secret itself.
     """
     if _is_secret(path):
         raise ConfigError(
@@ -350,7 +350,7 @@ def _content(kind: Guarded, path: str, memory: Memory) -> memoryview:
 
 
 def decoded(text: str | memoryview) -> bytes:
-    """Bytes from base64; empty for a text that is none."""
+    """Bytes from base64; empty if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -80,11 +80,11 @@ class Challenges:
         return self.context.settings.exchange is not None
 
     def _age(self, frame: Join | Beacon, sender: int, address: bytes) -> int:
-        """Of the last answer."""
+        """The age of the last answer."""
         return self.context.now - self._answered.get((sender, _tag(frame), address), -NEVER)
 
     def _numbers(self) -> tuple[int, int]:
-        """Of now, and the one before."""
+        """The number of now, and the one before."""
         return numbers("asked", self.context.settings.nonce, self.context.now // self.lasts_ns)
 
 

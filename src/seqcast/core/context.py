@@ -69,18 +69,20 @@ class EndpointSettings:
 
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
-        nonce: 64 random bits, from which those follow that answers to this member's JOINs and BEACONs must carry.
+        nonce: 64 random bits, from which the bits that answers to this member's JOINs and BEACONs must carry are
+            derived.
         keys: those of the key file, in its order.
         exchange: with a key: this member's own key pair.
         signer, allowed: with identities: this member's own, and the list of those who may be members.
         capacity, packet_bytes, window_bytes, gro, state, about, observer: see ``MemberInfo``.
         path_bytes: size of the largest packet that the paths to other members are measured with; 0: they are not.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
-            other than 1 is for the simulator, whose runs would never get far otherwise.
+            other than 1 is for the simulator, whose runs would otherwise never get that far.
         shared: names and values of the settings that must be equal on all members of a group.
         found: a joiner forms a group only with the votes of this many joiners, its own included; 0: forms none, and
             votes for nobody. In primary partitions the same on every member that does not have 0.
-        vote: for another joiner, by an earlier incarnation in this process that gave up: it may have founded a group.
+        vote: for another joiner, by an earlier incarnation in this process that gave up: that joiner may have founded a
+            group.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are more likely to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
@@ -108,11 +110,11 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
-        sees: gives a page of this one's board to members that ask, or by 0 the board in short: how many pages there
+        sees: gives a page of this one's board to members that ask, or for 0 the board in short: how many pages there
             are, and the text, printable and at most 25,000 bytes; None: without a board.
         sequencer_policy: gives the sequencer of the next view, if the mechanism allows any; None: the coordinator.
-        membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
-            the next view by a token first. The same on every member.
+        membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members first
+            agree on the next view with a token. The same on every member.
         safe: messages to the group are delivered when all members have them in order, or the view ends. The same on
             every member.
         flush_unicasts: a view is closed only when survivors have the messages that this member sent to them alone
@@ -120,7 +122,7 @@ class EndpointSettings:
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
             member.
-        unicast: datagrams for the group, or for everyone who listens, go to each known address by itself.
+        unicast: datagrams for the group, or for everyone who listens, go to each known address separately.
         book: members remember addresses, name them to others, and try them by unicast: always without multicast; with
             multicast sparingly, for those that do not hear each other's multicasts.
         advertised: the application says where others reach this member. Its frames say so, as they may come from
@@ -134,11 +136,12 @@ class EndpointSettings:
         gossip: keyword arguments of ``GossipSettings`` if reliability is by gossip, else None.
         elsewhere_ns: a member that has shown itself in another view for this long is doubted. Another primary group is
             observed for twice this time before the smaller one of the two gives way.
-        cipher: with a key: of views, as the setting of that name. ``aes``: the processor has AES instructions.
+        cipher: with a key: the cipher of views, as in the setting of that name. ``aes``: the processor has AES
+            instructions.
         rekey_ns: with a key: how long a view lasts before one with a new secret follows.
         stable: this member keeps its votes on disk (``Keep``).
         kept: the record of an earlier incarnation of this member; None: none is known.
-        on_disk: how far the state goes that the application has on disk; see ``Was``.
+        on_disk: how far the state that the application has on disk goes; see ``Was``.
         former: with ``book``: the addresses in the book of this process's last incarnation.
     """
 
@@ -214,7 +217,7 @@ class EndpointSettings:
 
     @property
     def puts_out(self) -> bool:
-        """Does the group put out a receiver that is too slow?"""
+        """Does the group exclude a receiver that is too slow?"""
         return ("slow", "exclude") in self.shared
 
 

@@ -191,7 +191,7 @@ class Endpoint:
 
     @property
     def lacks(self) -> str:
-        """Why too few are there to found a group; "": this joiner does not wait for that. May be read from any
+        """Why there are too few to found a group; "": this joiner does not wait for that. May be read from any
         thread."""
         return self.machines.lifecycle.lacks
 
@@ -202,8 +202,8 @@ class Endpoint:
 
     @property
     def others(self) -> tuple[bytes, ...]:
-        """Where others may be, for the next incarnation: as in the book, with the members of the last view that enter
-        it at the end of a view."""
+        """Where others may be, for the next incarnation: as in the book, and the members of the last view, which enter
+        the book at the end of a view."""
         context, places = self.context, self.machines.book.places
         former = [info.address for info in context.infos.values() if self.installer.enters_book(info)]
         known = [address for address, place in places.items() if place.source is not Source.SEED]
@@ -328,7 +328,7 @@ class Endpoint:
             frame, at = load_from(came.payload)
             if received.outside and not TRAITS[type(frame)].outside:
                 raise RemoteProtocolError("a frame of a view, whose sender does not show that it is in one")
-            # Whoever has the key may name its address: its frames come from elsewhere if addresses are translated.
+            # A holder of the key may name its address, as its frames come from elsewhere if addresses are translated.
             known = at if at and self.context.settings.exchange is not None else received.address
             if self._is_proven(frame, received, came):
                 context = self.context

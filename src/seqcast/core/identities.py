@@ -244,7 +244,8 @@ def _said_by(frame: NewView, cluster: str) -> bytes:
 
 
 def _said_in(cluster: str, sender: int, payload: bytes) -> bytes:
-    """Of a cluster, too: most frames name none, and one identity may be on the lists of several."""
+    """The signed bytes name the cluster, too: most frames name none, and one identity may be on the lists of
+    several."""
     name = cluster.encode("utf-8")
     return _digest(b"frame", len(name).to_bytes(2, "little") + name + sender.to_bytes(8, "little") + payload)
 

@@ -109,7 +109,7 @@ class StateRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceSeen:
-    """The runner looked at the network interface of this member, as every ``machines.interface.LOOK_NS``.
+    """The runner looked at the network interface of this member, as happens every ``machines.interface.LOOK_NS``.
 
     Args:
         name: of the interface.
@@ -159,7 +159,7 @@ class ListRead:
 
 @dataclass(frozen=True, slots=True)
 class SeedsFound:
-    """The seeds are at these addresses now; told when that changes."""
+    """The seeds are at these addresses now; reported when that changes."""
 
     addresses: tuple[bytes, ...]
 
@@ -225,8 +225,8 @@ class ViewInstalled:
 
     Args:
         founding: no application may be in that view yet.
-        change: why there is another view: "join", "leave", "loss", "merge", or "other" (the same members); "": no
-            view was before.
+        change: why there is another view: "join", "leave", "loss", "merge", or "other" (the same members); "": there
+            was no view before.
         took_ns: since this member learned that its view closes; 0: not known.
     """
 
@@ -244,7 +244,7 @@ class JoinFailed:
         error: why, and the remedy.
         cause: "name", "settings", "version", "full" or "identity"; "key": others use the cluster with another key, or
             without;
-            "address": this member has lost the one of its join; or "incarnation": a new one (a new endpoint
+            "address": this member has lost the address with which it joins; or "incarnation": a new one (a new endpoint
             and engine) can join at once.
     """
 
@@ -285,14 +285,14 @@ class Minority:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The group that this member wants to join answers but does not admit joiners now, because the group is blocked
-    without a majority, or unicasts between them were lost."""
+    without a majority, or unicasts between the two were lost."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TakeState:
-    """This member lacks the state: a provider sends the one of the beginning of the view with tag ``boundary``. Data of
+    """This member lacks the state: a provider sends that of the beginning of the view with tag ``boundary``. Data of
     another provider or boundary is void, and so are group messages from before that view."""
 
     provider: int

@@ -54,8 +54,8 @@ class Crowd(Uncopied):
 
     Attributes:
         cluster: name of the crowd.
-        settings: in use.
-        id: of this member.
+        settings: the settings in use.
+        id: the id of this member.
     """
 
     def __init__(self, crowd: seqcast.crowd.handle.Crowd) -> None:
@@ -104,7 +104,7 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Counted since the join, except those that begin with "Now:"."""
+        """Counters since the join; those whose meaning begins with "Now:" are current values."""
         return self._crowd.counters()
 
     if counters.__doc__:  # there is none under -OO

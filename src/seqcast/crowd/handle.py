@@ -31,7 +31,7 @@ class CrowdMessage:
     Args:
         payload: as it was sent.
         sender: id of the member that sent it: an incarnation, so a restarted process has another one.
-        seqno: of the sender's messages, from 1 on.
+        seqno: its number among the sender's messages, from 1 on.
     """
 
     payload: bytes
@@ -55,7 +55,7 @@ class CrowdLost:
 
 @dataclass(frozen=True, slots=True)
 class CrowdHistory:
-    """With ``history=True``: messages sent before this member came have been delivered, or told by ``CrowdLost``.
+    """With ``history=True``: messages sent before this member came have been delivered, or reported by ``CrowdLost``.
 
     Args:
         handlers: late-join handlers that were asked. 0: none answered within ``history_s``, so only messages that other
@@ -72,15 +72,15 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     """Joins a crowd: a group in which nobody knows all members and nothing is agreed on, for any number of members.
 
     A member delivers the messages of each sender in their order, each at most once. One that was lost on the way comes
-    later, by gossip; one that nobody has any more is told by ``CrowdLost``, never passed over in silence. There are no
-    views, no order among senders, and no credit: a member that is too slow loses messages, and is told so.
+    later, by gossip; one that nobody has any more is reported by ``CrowdLost``, never passed over in silence. There are
+    no views, no order among senders, and no credit: a member that is too slow loses messages, and is told so.
 
     Returns after a few gossips, or ten times ``average_s``: this member then delivers all messages sent from now on, or
-    is told which it lost, and some of those sent just before. With ``history=True`` the stream begins with the first
-    message of each sender that a late-join handler keeps.
+    is told which ones it lost, and also some of those sent just before. With ``history=True`` the stream begins with
+    the first message of each sender that a late-join handler keeps.
 
     Args:
-        cluster: name of the crowd. A crowd is not a group: ``join`` does not meet it.
+        cluster: name of the crowd. A crowd is not a group: ``join`` does not find crowds.
         settings: of this member.
         changes: settings as keywords, which take precedence.
 
@@ -115,8 +115,8 @@ class Crowd(Uncopied):
 
     Attributes:
         cluster: name of the crowd.
-        settings: in use.
-        id: of this member.
+        settings: the settings in use.
+        id: the id of this member.
         runner: of its sockets, for this package.
     """
 
@@ -125,7 +125,7 @@ class Crowd(Uncopied):
         self.cluster, self.settings, self.id = cluster, settings, runner.id
 
     def send(self, payload: bytes, timeout: float | None = None) -> None:
-        """Multicasts a message. The sender is delivered its own copy.
+        """Multicasts a message. The sender gets its own copy.
 
         Args:
             payload: at most 60,000 bytes. One of more than about 1,400 crosses a network in fragments.
@@ -164,7 +164,7 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Counted since the join, except those that begin with "Now:"."""
+        """Counters since the join; those whose meaning begins with "Now:" are current values."""
         return self.runner.counters()
 
     if counters.__doc__:  # there is none under -OO

@@ -148,7 +148,7 @@ class CrowdRunner:
         """Hands a message to the thread if that may be sent now, and returns 0; else seconds after which to ask again.
 
         Raises:
-            NotMember: this member left, failed, or has an address no more; or in a child process after ``fork``.
+            NotMember: this member left, failed, or no longer has its address; or in a child process after ``fork``.
         """
         self._refuse_forked()
         with self._changed:
@@ -420,7 +420,7 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
 
 
 def _join_on(unicast: socket.socket, multicast: socket.socket, group: str, address: str) -> None:
-    """Has the sockets send to a group, and receive from there, on the interface that has this address now."""
+    """Makes the sockets send to a group, and receive from there, on the interface that has this address now."""
     local = socket.inet_aton(address)
     unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
     multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + local)

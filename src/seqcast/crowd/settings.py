@@ -38,18 +38,18 @@ class CrowdSettings:
             lost messages come sooner; longer: less traffic.
         lag: messages of each sender that a member keeps in memory for others, within ``keep_bytes``. 10,000 or more
             makes this member a late-join handler without a store: later joiners are served from memory.
-        lost_s: a message that others have, and that did not come for this long (seconds), is told as ``CrowdLost``. At
-            least ten times ``average_s``.
-        keep_bytes: of messages that are kept in memory for others; older ones go first.
+        lost_s: a message that others have, and that did not come for this long (seconds), is reported as ``CrowdLost``.
+            At least ten times ``average_s``.
+        keep_bytes: the most bytes of messages that are kept in memory for others; older ones go first.
         receive: False: nothing is delivered to the application, which only sends, or only keeps a store.
-        receive_bytes: of messages that wait for the application; those that come when there is no more room are
-            repaired later, or told as ``CrowdLost``, and ``send`` waits.
+        receive_bytes: the most bytes of messages that wait for the application; those that come when there is no more
+            room are repaired later, or reported as ``CrowdLost``, and ``send`` waits.
         send_bytes_per_s: ``send`` waits when more is sent: nobody gives credit here.
         store: path of a SQLite file: makes this member a late-join handler, which keeps all messages that it delivers
             there, and serves later joiners from there. The handler continues at the end of the file. Empty: none.
-        store_bytes: of messages that the file keeps; the oldest go first.
+        store_bytes: the most bytes of messages that the file keeps; the oldest go first.
         store_age_s: seconds that the file keeps a message; 0: no limit.
-        history: deliver first the messages that late-join handlers keep of the time before this member came.
+        history: deliver first the messages that late-join handlers keep from the time before this member came.
         history_s: seconds to wait for a late-join handler.
     """
 

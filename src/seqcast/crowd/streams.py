@@ -148,7 +148,7 @@ class Streams:
         self.catching_up = waits
         """Late-join handlers still send packets that other members keep no longer."""
         self.missed = 0
-        """Packets that were told as missed."""
+        """Packets that were reported as missed."""
         self.full = False
         """The application is so far behind that new packets are dropped; they are repaired later."""
         self.dropped = 0

@@ -35,7 +35,7 @@ class RecordsFile:
         self.size += len(data)
 
     def fileno(self) -> int:
-        """Of the open file."""
+        """The descriptor of the open file."""
         return self._file.fileno()
 
     def close(self) -> None:

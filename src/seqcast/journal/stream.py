@@ -31,7 +31,7 @@ SUM_BYTES = _RECORD.size
 _FIELDS = struct.Struct("<QQQq")
 SUMS_BYTES_MAX = 256 << 20
 MESSAGE_BYTES_MAX = 1 << 31
-"""Of a checksum file, which has 40 bytes for each message, and of a message: readers refuse more."""
+"""The most bytes of a checksum file, which has 40 for each message, and of a message: readers refuse more."""
 READ_BYTES = 4 << 20
 """Messages are read together up to about this size."""
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of an Arrow IPC stream

@@ -100,6 +100,6 @@ def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: It
 
 
 def strangers(counters: Mapping[str, int]) -> int | None:
-    """How many datagrams came of other groups, if no other came to this one; None: another member was heard."""
+    """How many datagrams of other groups came, if none came for this one; None: another member was heard."""
     strange = sum(counters[name] for name in STRANGE)
     return strange if counters["datagrams_received"] == counters["drop_own"] + strange else None

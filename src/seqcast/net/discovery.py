@@ -22,7 +22,7 @@ from seqcast.net.seeds import Asked, hosts_of
 FIRST_S = 2.0
 """How long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
 FAILURES_TOLD = 3
-"""A seed that could not be resolved this many times in a row is told, once."""
+"""A seed that could not be resolved this many times in a row is warned of, once."""
 NAMED_MAX = 8
 """Addresses and seeds that a board names."""
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
@@ -71,12 +71,12 @@ class Discovery:
         self._looked.wait(FIRST_S)
 
     def stop(self) -> None:
-        """Ends the thread, which may be at a look; from now on nobody is told."""
+        """Ends the thread, which may be in the middle of a look; from now on nobody is told."""
         self._stopped.set()
         self.tell = bool  # the runner that was told refers to us: only the cyclic collector would free both
 
     def look(self) -> None:
-        """Looks all seeds up once. A host that cannot be resolved now is at its earlier address."""
+        """Looks all seeds up once. A host that cannot be resolved now keeps its earlier address."""
         for seed, hosts in self.seeds.items():
             self._try(seed, self.hosts, hosts)
         wanted = dict.fromkeys(host for hosts in self.hosts.values() for host in hosts)
@@ -261,8 +261,8 @@ def _joined(host: str, port: int) -> str:
 
 
 def _source(host: str, version: int) -> str:
-    """Our address on the way to a host; "": there is no way, or only one of loopback by a route that gives no address,
-    as of multicasts on a machine without a network. Nothing is sent."""
+    """Our address on the way to a host; "": there is no way, or only one on loopback by a route that gives no address,
+    as for multicasts on a machine without a network. Nothing is sent."""
     with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((host, 9))

@@ -24,7 +24,7 @@ from seqcast.types import Member
 log = logging.getLogger("seqcast")
 
 PAUSE_S = 0.1
-"""After a failure that would otherwise come again at once."""
+"""Pause after a failure that would otherwise come again at once."""
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _TAKEN = (errno.ECONNRESET, errno.EPIPE)

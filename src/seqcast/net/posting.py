@@ -28,7 +28,7 @@ EVERY_NS = 10**9
 """How often the text is written if nothing but counters changes."""
 VIEWS_MAX = 64
 WARNINGS_MAX = 128
-"""The last views and warnings, of which `seqcast probe --known` tells."""
+"""The last views and warnings, which `seqcast probe --known` shows."""
 WARNING_MAX = 300
 NAMED_MAX = 8
 NAME_MAX = 40
@@ -75,17 +75,17 @@ class Posting:
 
     @property
     def path(self) -> Path | None:
-        """Of the board's file."""
+        """The path of the board's file."""
         return self._made.path if self._made is not None else None
 
     @property
     def on(self) -> bool:
-        """There is a board."""
+        """Is there a board?"""
         return self._made is not None
 
     def sees(self, page: int) -> tuple[int, str]:
         """This member's answer to others, only with a board: the number of pages of the whole board, and this one of
-        them; or by page 0 none, and the board in short."""
+        them; or, for page 0, none, and the board in short."""
         assert self._made is not None
         if page > 1 or (page and self._pages and now_ns() - self._paged < PAGES_NS):
             return (len(self._pages), self._pages[page - 1]) if page <= len(self._pages) else (0, NO_BOARD)

@@ -35,14 +35,14 @@ ASKED_NS = 300_000_000
 """How long one may take to ask."""
 QUESTION_BYTES = 100
 REST_NS = 250_000_000
-"""From one question to the next: members answer no faster."""
+"""The least time from one question to the next: members answer no faster."""
 SOON_NS = 1_000_000_000
 """After a question the next one, for the next page, is awaited this long."""
 QUEUE = 4
 
 
 class Questions:
-    """Of one member.
+    """Answers for one member.
 
     Args:
         member: its id.

@@ -214,7 +214,7 @@ class Runner:
             thread.start()
 
     def _seeds_found(self, addresses: tuple[bytes, ...]) -> None:
-        """Of the thread that looks the seeds up, perhaps before the sockets are open."""
+        """Called by the thread that looks the seeds up, perhaps before the sockets are open."""
         self._requests.append(SeedsFound(addresses))
         if self._opened is not None:
             self._opened.kick_control()

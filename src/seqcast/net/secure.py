@@ -41,8 +41,8 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
     """The secrets with which the members of a cluster seal their datagrams; None: they have no key.
 
     Raises:
-        ConfigError: the key file is none, or may be read by others; PyNaCl is missing or too old; or this machine's
-            processor has no AES instructions, and ``cipher`` needs them.
+        ConfigError: the file is not a key file, or may be read by others; PyNaCl is missing or too old; or this
+            machine's processor has no AES instructions, and ``cipher`` needs them.
     """
     if not config.key:
         return None
@@ -136,7 +136,7 @@ class Watched:
         self._seen: tuple[int, ...] = ()
 
     def changed(self) -> bool:
-        """Is the file another one than at the last look, or is this the first?"""
+        """Has the file changed since the last look, or is this the first?"""
         try:
             at = os.stat(self.path)
             seen: tuple[int, ...] = (at.st_mtime_ns, at.st_ino, at.st_dev, at.st_size, at.st_mode)
@@ -170,15 +170,15 @@ class KeyFile:
         self._file, self._cluster, self._secrets = Watched(path), cluster, tuple(secrets)
         self.due_ns = 0  # time of the next look
         self.counters = {"key_reads": 0, "key_errors": 0}
-        """Of ``Group.counters``."""
+        """For ``Group.counters``."""
 
     @property
     def ids(self) -> list[int]:
-        """Of the keys, in the order of the file."""
+        """The ids of the keys, in the order of the file."""
         return [number for number, _ in self._secrets]
 
     def look(self, now_ns: int) -> tuple[tuple[int, Secret], ...] | None:
-        """The secrets, if they are others now.
+        """The secrets, if they have changed.
 
         Raises:
             ConfigError: the file has changed, and is not a key file: the previous keys stay.
@@ -212,7 +212,7 @@ class ListFile:
         self._told = self._now()
         self.due_ns = 0  # when to look at the file next
         self.counters = {"list_reads": 0, "list_errors": 0}
-        """Of ``Group.counters``."""
+        """For ``Group.counters``."""
 
     @property
     def allowed(self) -> tuple[Allowed, ...]:
@@ -220,7 +220,7 @@ class ListFile:
         return self._told
 
     def look(self, now_ns: int) -> tuple[Allowed, ...] | None:
-        """Those who may be members, if they are others now.
+        """Those who may be members, if they have changed.
 
         Raises:
             ConfigError: the file has changed, and is not a list: the previous lines stay.
@@ -250,7 +250,7 @@ def identity_of(config: Config, name: str) -> tuple[Ed25519, ListFile] | None:
         name: of the member to be; "": joins nothing.
 
     Raises:
-        ConfigError: a file is none, or the list does not have this identity under that name.
+        ConfigError: a file is malformed, or the list does not have this identity under that name.
     """
     if not config.identity:
         return None
@@ -345,7 +345,8 @@ class KeyPair:
         self._sodium.lib.randombytes(self._sodium.ffi.from_buffer(to), len(to))
 
     def _key(self, other: bytes, about: bytes) -> None:
-        """Of one view, into ``_wrapping``. With an invalid public key, one that nobody has."""
+        """Puts the key of one view into ``_wrapping``. With an invalid public key, the result is one that nobody
+        has."""
         if (shared := self._shared.get(other)) is None:
             if len(self._shared) >= PAIRS_KEPT:
                 self._shared.clear()

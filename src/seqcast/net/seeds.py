@@ -11,7 +11,7 @@ from seqcast.errors import ConfigError, without_code
 from seqcast.files import NAMED_BYTES_MAX, read_file
 
 HOSTS_MAX = 256
-"""Of one list."""
+"""The most hosts of one list."""
 CALL_S = 5.0
 """A function that has not returned after this many seconds is not waited for; the next call comes after its return."""
 

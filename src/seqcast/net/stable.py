@@ -21,7 +21,7 @@ from seqcast.files import read_file
 MAGIC = b"seqcast stable "
 VERSION = 1
 BYTES_MAX = 1 << 20
-"""Of a record: two VIEWs."""
+"""The most bytes of a record: two VIEWs."""
 NEW, LOCK = ".new", ".lock"
 """Beside the file: the next record, before taking the name; and the lock of the process that uses the file."""
 
@@ -32,13 +32,13 @@ def encoded(cluster: str, name: str, kept: Kept) -> bytes:
 
 
 class _Damaged(ValueError):
-    """Not a file that any member wrote so."""
+    """Not a file in the form that members write."""
 
 
 def decoded(data: bytes, cluster: str, name: str) -> Kept:
     """
     Raises:
-        ValueError: none, damaged, of another release, cluster or member.
+        ValueError: this is no record, or one that is damaged, or of another release, cluster or member.
     """
     head, _, body = data.partition(b"\n")
     words = head.removeprefix(MAGIC).split()
@@ -82,7 +82,7 @@ def locked(path: str) -> IO[bytes]:
 
 
 def sync(path: Path, flags: int = os.O_RDWR) -> None:
-    """Has a file outlast the machine.
+    """Makes a file outlast the machine.
 
     Args:
         flags: for opening the file.
@@ -95,7 +95,7 @@ def sync(path: Path, flags: int = os.O_RDWR) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Has the name of a file outlast the machine."""
+    """Makes the name of a file outlast the machine."""
     if hasattr(os, "O_DIRECTORY"):
         sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
 

@@ -21,7 +21,7 @@ _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout, "key": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
 """A wait of the application is cut into slices of this length."""
-LONG_S = 1.0  # a wait that takes longer is told
+LONG_S = 1.0  # a wait that takes longer is logged
 
 
 class Standing:

@@ -69,7 +69,7 @@ class StateHandler(Protocol):
         the ``MergeView``: the state read replaces the application's own, so nothing of that may be kept. The bytes are
         the merged state (``merge_state``). If not every member that has a state has ``merge_state``, they are the state
         of the side on which most members have one, or of several such sides the first in ``MergeView.subgroups``: the
-        others lose their own changes of the time apart. A warning names the sides, and so does
+        others lose the changes that they made while apart. A warning names the sides, and so does
         ``MergeView.state_from``."""
 
 
@@ -92,7 +92,7 @@ class MergingHandler(StateHandler, Protocol):
 class DurableHandler(StateHandler, Protocol):
     """A ``StateHandler`` that has its state on disk, too. With ``stable=``, when a whole group that had ended starts
     again, the members take over the state of the one whose disk has most, and a majority of them does not wait for the
-    others: so nothing counts before a majority of the view has it on disk."""
+    others: so a message counts only once on the disks of a majority of the view."""
 
     def on_disk(self) -> tuple[int, int]:
         """How far the state on disk goes, after the start of this process: the counter of the last view there, and the
@@ -104,8 +104,8 @@ class SubgroupState:
     """The state of a part of the group that was separated from this member.
 
     Attributes:
-        members: of that part before the ``MergeView``; after a failed first attempt only the one that gave
-            the state.
+        members: those of that part before the ``MergeView``; after a failed first attempt only the one that gave the
+            state.
         read: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end.
     """
 

@@ -38,7 +38,7 @@ SLICE_NS = 50_000_000
 
 
 class StateKeeper:
-    """Of one receiving application. Used by one thread at a time."""
+    """Keeps the state of one receiving application. Used by one thread at a time."""
 
     def __init__(self, runner: Runner, handler: StateHandler, config: Config) -> None:
         self._runner, self._handler, self._config = runner, handler, config
@@ -56,7 +56,7 @@ class StateKeeper:
         """The application has come to the beginning of this view.
 
         Raises:
-            BaseException: raised by the handler, and no ``Exception``.
+            BaseException: the handler raised one that is not an ``Exception``.
         """
         self._view = view
         self._feed(self._merge.reached(view.view_id.tag, now_ns()))

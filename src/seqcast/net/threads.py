@@ -12,7 +12,7 @@ from seqcast.config.check import cores
 from seqcast.errors import ConfigError
 
 NAME_BYTES = 15
-"""Of a thread, in Linux."""
+"""The longest name of a thread, in Linux."""
 FLUSHED_S = 1.0
 """How long the end of the process waits for the standard streams."""
 

@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def vote_of(cluster: str, name: str) -> Vote:
-    """For whom a join of this process voted that gave up. The next one is bound by that."""
+    """The joiner for which a join of this process voted before giving up. The next join is bound by that vote."""
     return _votes.get((cluster, name), NO_VOTE)
 
 
 def keep_vote(cluster: str, name: str, vote: Vote) -> None:
-    """``NO_VOTE``: forgets the last one, as one that was used up."""
+    """``NO_VOTE``: forgets the last one, which was used up."""
     _keep(_votes, (cluster, name), None if vote == NO_VOTE else vote)
 
 

@@ -26,9 +26,9 @@ from seqcast.system import cgroups, cpu_stat, number, read
 
 VIA = "ssh -T {host}"
 SIOCETHTOOL, ETHTOOL_GDRVINFO, ETHTOOL_GRINGPARAM, ETHTOOL_BYTES = 0x8946, 0x3, 0x10, 256
-"""Of Linux, ethtool.h; room for either answer."""
+"""From Linux's ethtool.h; the last one is room for either answer."""
 BUSY_MAX = 0.1
-"""Of a core, that other programs may use on a host that is measured."""
+"""The part of a core that other programs may use on a host that is measured."""
 GROUP_ADDRESS = "239.255.77.77"
 """Multicast address of the baselines; seqcast chooses its own."""
 

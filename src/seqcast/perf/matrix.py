@@ -20,7 +20,7 @@ AXES = {"sizes": "size", "orders": "order", "members": "members", "transports": 
 NOT_KEPT = ("matrix", "out", "json")
 """Options that change no figure; each row of the file keeps all others."""
 BYTES_MAX = 64 << 20
-"""Of the file."""
+"""The most bytes of the file."""
 Combination = tuple[tuple[str, Any], ...]
 
 

@@ -363,7 +363,7 @@ class Trips:
         self._size, self._warm = task["size"], task["warm_rounds"]
         self._ns = np.zeros(task["rounds"], dtype=np.int64)
         self.number = 0
-        """Of the round that is under way."""
+        """The number of the round that is under way."""
 
     def pings(self) -> Iterator[tuple[int, bytes]]:
         """Number and message of each round; those below 0 do not count."""

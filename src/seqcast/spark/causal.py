@@ -247,7 +247,7 @@ def _vectors(task: tuple[int, Run, Given]) -> Iterator[tuple[Place, Piece]]:
 def _pieces(
     number: int, tag: int, view: View, seen: Int64s, sender: Int64s, seqno: Int64s, index: Int64s
 ) -> Iterator[tuple[Place, Piece]]:
-    """Of consecutive rows of a view. ``seen``: the vector before them, and then behind them."""
+    """The pieces of consecutive rows of a view. ``seen``: the vector before them, and then behind them."""
     ids = np.array(view.senders)
     by_id = np.argsort(ids)
     ranks = by_id[np.minimum(np.searchsorted(ids[by_id], sender), len(ids) - 1)]

@@ -98,7 +98,7 @@ def _is_later(side: Sequence[Found], than: Sequence[Found]) -> bool:
 
 
 def _tags(side: Sequence[Found]) -> Iterator[int]:
-    """Of the views of journals."""
+    """The tags of the views of journals."""
     return (view.tag for each in side for view in each.journal.views)
 
 

@@ -34,7 +34,7 @@ img{max-width:100%}.small{color:#666;font-size:.9em}
 """
 GOOD, BAD = "good", "bad"
 WIDTH = 9.0
-"""Of a figure, inches."""
+"""The width of a figure, in inches."""
 CYCLE = 10
 """The number of colours of a figure, which then repeat."""
 FEW = 12
@@ -155,7 +155,7 @@ def counting_axis(axes: Axes) -> None:
 
 
 def colour(number: int) -> str | tuple[float, float, float]:
-    """Of any number of colours that are all different: first those of all figures."""
+    """One of any number of colours, all different: first those of all figures."""
     if number < CYCLE:
         return f"C{number}"
     return colorsys.hsv_to_rgb(number * 0.618034 % 1, 0.45, 0.9)

@@ -203,12 +203,12 @@ def _key(message: tuple[int, int]) -> int:
 
 
 def _found(given: columns.Found) -> Found:
-    """Of positions and global seqnos."""
+    """Faults of positions and global seqnos."""
     return Found(given[0], [(idx, before, this) for idx, (before, _), (this, _) in given[1]])
 
 
 def _keys(given: columns.Found) -> Found:
-    """Of a sender's messages."""
+    """Faults of a sender's messages."""
     return Found(given[0], [(idx, _key(before), _key(this)) for idx, before, this in given[1]])
 
 

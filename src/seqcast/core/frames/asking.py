@@ -11,7 +11,7 @@ from seqcast.core.frames.traits import control
 
 SEES_BYTES_MAX = 50_000
 PAGES_MAX = 16
-"""Of a whole board."""
+"""The most pages of a whole board."""
 KNOWN = -1
 """In place of a page: the knowledge of a member's process, which only processes of its machine ask for."""
 NO_BOARD = "-"

@@ -68,7 +68,7 @@ KEYS_MAX = 4
 """Keys in a file."""
 KeyIds = Annotated[tuple[int, ...], list_of(integer("id of a key", 0, (1 << 16) - 1), KEYS_MAX)]
 IDENTITY_BYTES, SIGNATURE_BYTES = 32, 64
-"""Of Ed25519."""
+"""Sizes of Ed25519."""
 Signature = Annotated[bytes, octets(SIGNATURE_BYTES)]
 Shared = Annotated[tuple[tuple[str, str], ...], list_of(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
 _VERSION = integer("0 to 65535", 0, 65535)

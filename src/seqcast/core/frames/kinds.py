@@ -27,7 +27,7 @@ from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 62_000
 WRITTEN_BYTES_MAX = 160_000
-"""Of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
+"""The most bytes of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 
 Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking | Recalling
 

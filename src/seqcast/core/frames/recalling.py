@@ -58,7 +58,7 @@ class Kept:
         return kept
 
     def rank(self, name: str) -> int:
-        """Of the member of this name that has a vote in the view; -1: there is none."""
+        """The rank of the member of this name that has a vote in the view; -1: there is none."""
         if not self.votes:
             return -1
         found = (rank for rank, info in enumerate(self.view.members) if info.name == name and not info.observer)

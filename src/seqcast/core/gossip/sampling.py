@@ -34,7 +34,7 @@ class Everyone:
 
     @property
     def size(self) -> int:
-        """Of the group."""
+        """The size of the group."""
         return len(self._members)
 
     def has(self, member: int) -> bool:
@@ -91,7 +91,7 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """Of the group, as estimated."""
+        """The size of the group, as estimated."""
         return max(self._estimate.members, len(self._ages) + 1)
 
     def has(self, member: int) -> bool:

@@ -1,7 +1,7 @@
 """How the coordinators of separate views find each other, and which of two primary partitions gives way (MRG-01).
 
 The acting coordinator of each view multicasts a beacon. When a coordinator hears the beacon of a view that can be
-merged with its own, the merge is told (``merge.py``).
+merged with its own, ``merge.py`` is told.
 
 Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
@@ -54,7 +54,7 @@ The core sleeps meanwhile, and a member whose core hangs falls silent at last.""
 GATHER = 2
 """How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
 SEPARATE = "another group of this cluster, which was founded separately,"
-"""How the reason begins for which a group gives way to another one."""
+"""The beginning of the reason for which a group gives way to another one."""
 NEITHER_GIVES_WAY = (
     "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
     "gives way by itself. Stop the members of one group; they join the other one when they are started again"

@@ -186,7 +186,7 @@ class CoordinatedMembership(TableMachine):
         return trusted[0] if trusted else 0
 
     def _barred(self) -> set[int]:
-        """Members that are no longer on the list. The member whose turn has come puts itself out; if its list is an old
+        """Members that are no longer on the list. The member whose turn has come excludes itself; if its list is an old
         one, the next member doubts the first after a while, and continues alone."""
         identities = self.context.identities
         return {info.id for info in self.context.infos.values() if identities.bars(info)} if identities.used else set()
@@ -351,7 +351,7 @@ class CoordinatedMembership(TableMachine):
         )
 
     def slow_changed(self) -> None:
-        """Senders call other receivers too slow to stay than before."""
+        """Senders now call other receivers too slow to stay than before."""
         context, before = self.context, self.put_out()
         self.slow_receivers = set(context.plane.too_slow()) & context.infos.keys()
         self.spared &= self.slow_receivers
@@ -418,7 +418,7 @@ class CoordinatedMembership(TableMachine):
 
     def call(self, member_id: int) -> None:
         """A member began to close our view with too few members and without us: only together can we close the view. So
-        that one cannot take our place, should we have missed our own cut."""
+        that member cannot take our place, should we have missed our own cut."""
         self.lives(member_id)
         self.participant.trust(self.context.me.id)
         self.calling.add(member_id)
@@ -567,7 +567,7 @@ class CoordinatedMembership(TableMachine):
         )
 
     def _can_found(self, doubted: set[int]) -> bool:
-        """Are this many members here that a view that they close founds our group?"""
+        """Are enough members here for a view that they close to found our group?"""
         founding, out = self.context.founding, doubted | self.leavers
         return founding > 0 and sum(member not in out for member in self.context.voters) >= founding
 

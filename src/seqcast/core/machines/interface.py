@@ -153,7 +153,7 @@ class Interface(TableMachine):
         self._tell(f"{self.back}, and the group cannot be joined on it ({error}): leave, and join again")
 
     def _tell(self, trouble: str) -> None:
-        """Once for each trouble."""
+        """Warns once for each trouble."""
         if trouble != self.trouble:
             self.trouble = trouble
             self._report(trouble)

@@ -1,6 +1,6 @@
 """The lifecycle of one member: joining, membership, and leaving.
 
-A joiner multicasts JOIN until a view with itself. If a group exists, its members take turns to answer WAIT, so that a
+A joiner multicasts JOIN until admitted to a view. If a group exists, its members take turns to answer WAIT, so that a
 joiner never forms a second group while the first one is busy with a flush. If nobody answers, the joiner with the
 lowest id among those heard forms the first view, and the others join it as usual: members that start at the same time
 converge on one view.
@@ -10,14 +10,14 @@ over, each JOIN votes for the joiner with the lowest id that its sender hears, i
 of ``joiner_seen_ns``, and binds until its sender knows of its failure. So no vote ever counts for two, whichever of
 them hear each other. A process that restarts while cut off has its own vote alone, and waits. A joiner that gives up
 says so in a last JOIN: no founding follows, so its votes are free again. In a primary partition no application is in
-the new group before a view was closed by N members, who were in it then: until that, those that voted may have
+the new group before a view was closed by N members, who were in it then: until then, those that voted may have
 restarted and forgotten their votes, and may found another group.
 
 A leaver's block callback runs first, with sends still open. Then its application is stopped from sending, and
 accepted messages drain (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
 unicasts; view changes in between do not matter. A message that was still on its way to the sequencer when the closing
-VIEW came would be lost, as nobody would repeat one. After the drain, or at its deadline, the leaver repeats LEAVE until
-the closing VIEW, of whose cut it is a survivor.
+VIEW came would be lost, as nobody would repeat that message. After the drain, or at its deadline, the leaver repeats
+LEAVE until the closing VIEW, of whose cut it is a survivor.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ ODD_MAX = 64
 HISTORY = "history"
 """Cause of a refusal by the joiner itself, which nobody sends."""
 WITHDRAWALS = 3
-"""So often a joiner that gives up says so, at once: nobody answers this."""
+"""A joiner that gives up says so this often, at once: nobody answers this."""
 NO_ECHO = -NEVER, -NEVER, b""
 NO_BEACONS = -NEVER, -NEVER
 DEAF = (
@@ -216,8 +216,8 @@ class Lifecycle(TableMachine):
         self.fire(E.GROUP, blocked)
 
     def heard_beacon(self, address: bytes) -> None:
-        """A group exists. If that answers no JOIN for long, nothing from here arrives there, so this joiner founds a
-        group beside it, unless there may be only one.
+        """A group exists. If that group answers no JOIN for long, nothing from here arrives there, so this joiner
+        founds a group beside it, unless there may be only one.
 
         Timeline without this: a firewall on c's machine drops all that comes. c hears nobody, and founds a group alone.
         From then on nobody who hears c's beacons founds another one, and none of them can join c's.
@@ -250,7 +250,7 @@ class Lifecycle(TableMachine):
             self.hearers[address] = None
 
     def heard_cookie(self, cookie: int) -> None:
-        """Of a WAIT: only JOINs that return the cookie count, so the next JOIN is sent at once."""
+        """The cookie of a WAIT: only JOINs that return the cookie count, so the next JOIN is sent at once."""
         if self.seeking and self.cookie == NO_COOKIE != cookie:
             self.joins.due = min(self.joins.due, self.context.now)
         if self.seeking and self.context.identities.used and cookie != self.cookie:
@@ -395,7 +395,7 @@ class Lifecycle(TableMachine):
         return bool(self.strange) and lately and not self._is_among_ours()
 
     def _is_among_ours(self) -> bool:
-        """With a key: are so many joiners heard that have the key, too, that datagrams which anybody can send shall not
+        """With a key: are so many joiners heard that have the key, too, that datagrams which anybody can send must not
         keep us from founding a group? With identities, one on our list is enough."""
         found = 2 if self.context.identities.used else self.context.settings.found
         return bool(self.context.secrets.public) and 1 < found <= 1 + len(self.peers)
@@ -615,7 +615,7 @@ class Lifecycle(TableMachine):
         self.foreign += 1
 
     def warn_of_unproven(self, address: bytes, doubt: str) -> None:
-        """Once for each host, so that a stranger does not fill the log."""
+        """Warns once for each host, so that a stranger does not fill the log."""
         where = host_of(address) or "somebody"
         if where not in self.unproven and len(self.unproven) < PLACES_MAX:
             self.unproven[where] = None
@@ -623,7 +623,7 @@ class Lifecycle(TableMachine):
             self.context.emit(Warn(codes.UNPROVEN(text)))
 
     def warn_of_key(self, report: OtherKey) -> None:
-        """Of one with another key only after a while, as a joiner tries all keys of its file."""
+        """Warns of one with another key only after a while, as a joiner tries all keys of its file."""
         odd = report.address, report.how
         if not report.sure or odd in self.odd:
             return

@@ -454,7 +454,7 @@ class Merger(TableMachine):
             self._warn_of(address, f"and is not followed, as {why}")
 
     def _warn_of(self, address: bytes, what: str) -> None:
-        """Once for each host, so that a stranger with many ids does not fill the log."""
+        """Warns once for each host, so that a stranger with many ids does not fill the log."""
         self._warn_once(
             f"{host_of(address) or 'a member'} asks again and again to merge its group with this one, {what}"
         )

@@ -359,7 +359,7 @@ class Participant(TableMachine):
         held = []
         for rank in range(len(context.members)):
             prefix, ranges = plane.held(rank)
-            # Only of lost members do ranges beyond the prefix matter: a survivor has all of its own.
+            # Ranges beyond the prefix matter only for lost members: a survivor has all of its own.
             held.append(Held(prefix, tuple(ranges[:most]) if rank in lost else ()))
         accepted = self.accepted and self.accepted[0]
         context.answered = frame.view
