@@ -347,7 +347,7 @@ static int prepare_sender(sender *s, sc_bare_result *out) {
     return 0;
 }
 
-/* Called once the receivers are ready, and their ports known. */
+/* Called after the receivers are ready, and their ports known. */
 static void find_receivers(sender *s) {
     const sc_bare_config *config = s->config;
     s->copies = config->to[0] ? config->receivers : 1;

@@ -97,8 +97,8 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* As recvfrom, but no point where a thread may be cancelled, as the C library's is: that costs a tenth of a call that
- * finds nothing, and most calls of a spinning thread find nothing. */
+/* As recvfrom, but not a cancellation point, as the C library's is: that costs a tenth of a call that finds nothing,
+ * and most calls of a spinning thread find nothing. */
 static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
     socklen_t len = sizeof *from;
 #if defined(SYS_recvfrom)
