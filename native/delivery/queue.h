@@ -53,7 +53,7 @@ typedef struct {
 
 /* Skipping, if an application is too slow. */
 
-/* Of each member, as a sender. */
+/* The state of each member, as a sender. */
 typedef struct {
     int64_t skips; /* messages of its stream are skipped, at least until then; 0: none are */
     uint64_t mark; /* and until the application has taken this packet */

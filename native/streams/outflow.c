@@ -19,7 +19,7 @@ static int64_t burst(int64_t per_s) {
  * would. (The engine says so, and the transport obeys: copies also count for send_bytes_per_s, and both must agree.) */
 int sc_outflow_singly(const sc_engine *e) { return e->config.unicast || e->view.n == 2; }
 
-/* Where a packet of the group goes. */
+/* The number of copies of a packet of the group that leave. */
 static uint64_t copies(const sc_engine *e) {
     uint64_t alone = 0, together = 0;
     if (sc_outflow_singly(e)) return e->view.n - 1;

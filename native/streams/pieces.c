@@ -1,10 +1,11 @@
-/* Datagrams in pieces. A packet that is too large for the path to a member is sent again so, and nothing waits for
- * long: no packet can be packed again, as the number stands for its messages on every member. Large frames of the
+/* Datagrams in pieces. A packet that is too large for the path to a member is sent again in pieces, and nothing waits
+ * for long: no packet can be packed again, as the number stands for its messages on every member. Large frames of the
  * control plane always leave so, as they go to those about whom nothing is known, and make the view in which packets
  * are smaller. Members ask again for datagrams, not for pieces. */
 #include "engine/internal.h"
 
-/* Cuts `p[0..len)` into pieces of `each` bytes. `like`: a datagram whose view's tag and readers are theirs. */
+/* Cuts `p[0..len)` into pieces of `each` bytes. `like`: a datagram from which the pieces take the view's tag and the
+ * readers. */
 static void say(sc_engine *e, const sc_address *to, const uint8_t *like, const uint8_t *p, uint32_t len,
                 uint32_t each) {
     uint32_t n = (len + each - 1) / each;

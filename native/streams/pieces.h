@@ -8,7 +8,7 @@
 struct sc_peer;
 
 #define SC_PARTLY 8 /* datagrams of one member, or of all strangers, by one kind of secret, that may be here in part */
-/* Of those who show that they are in our view; in another one; and of all others. */
+/* From those who show that they are in our view; that they are in another one; and from all others. */
 enum { SC_PARTLY_OURS, SC_PARTLY_ELSEWHERE, SC_PARTLY_OUTSIDE, SC_PARTLY_KINDS };
 typedef struct {
     uint64_t sender, number; /* as the pieces say; 0: there is none */

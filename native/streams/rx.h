@@ -3,7 +3,8 @@
 #include "engine/engine.h"
 #include "streams/gaps.h"
 
-/* Receive ring. Its kernel begins and ends a stream; a field that is another kernel's in between names that kernel. */
+/* Receive ring. Its kernel begins and ends a stream; a field that belongs to another kernel in between names that
+ * kernel. */
 
 typedef struct {
     uint8_t *p;

@@ -6,7 +6,7 @@
 
 struct sc_peer;
 
-/* Of each member. */
+/* The knowledge about each member. */
 typedef struct {
     uint32_t bytes; /* of the largest packet that arrives whole, as far as is known; 0: never measured */
     uint32_t theirs; /* of the largest that reaches all others, as its last heartbeat says; 0: unknown */

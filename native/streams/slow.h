@@ -15,7 +15,7 @@ typedef struct {
     uint64_t bytes;
 } sc_slow_mark;
 
-/* Of each member, at its sender. */
+/* The evidence about each member, at its sender. */
 typedef struct {
     int64_t evidence; /* ns for which this one has held our senders at their limit */
     sc_slow_mark marks[2]; /* of the last two times slow_ns of that, and not from before it */

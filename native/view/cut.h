@@ -20,7 +20,7 @@ typedef struct {
     uint64_t end[SC_MEMBERS_MAX];
 } sc_cut;
 
-/* Of each member. */
+/* The state of each member. */
 typedef struct {
     int lost; /* given up by the running cut: no wait of credit, and nothing is accepted from there */
     int uncounted; /* about to be given up: no wait of credit, but its missing packets are kept */

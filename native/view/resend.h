@@ -13,7 +13,7 @@ typedef struct {
     int open; /* and whether a message is */
 } sc_resend;
 
-/* Where they are collected. The memory lives as long as the engine. */
+/* The memory in which they are collected; it lives as long as the engine. */
 typedef struct {
     uint8_t *p;
     size_t bytes;

@@ -1,6 +1,6 @@
 """The lines about receivers that senders wait for: this member's own senders, or those of others for this member.
 
-The engine judges their identity, and reports beginning and end (`SendersHeld`). A receiver on the edge would make a
+The engine decides which these are, and reports beginning and end (`SendersHeld`). A receiver on the edge would make a
 pair of lines every few seconds, so after a warning the next ones about the same member are left out for a while, and
 for twice as long each time. A receiver that takes nothing for long is named in any case.
 """

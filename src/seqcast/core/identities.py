@@ -48,7 +48,7 @@ class Signer(Protocol):
     def sign(self, said: bytes) -> bytes: ...
 
     def proves(self, public: bytes, said: bytes, signature: bytes) -> bool:
-        """Is this the signature of the owner of ``public``? Whatever they are, nothing is raised."""
+        """Is this the signature of the owner of ``public``? Whatever the arguments are, nothing is raised."""
 
 
 class Allowed(NamedTuple):
@@ -91,7 +91,7 @@ class Identities:
         return LISTED_MAX if self.used else MEMBERS_MAX
 
     def read(self, allowed: Sequence[Allowed]) -> None:
-        """The list is another one now."""
+        """The list has changed."""
         self._lines, self._barred = {}, {}
         for each in allowed:
             self._lines.setdefault(each.public, []).append(each)

@@ -48,7 +48,7 @@ UNLISTED = (
 
 
 class Out(NamedTuple):
-    """Why the others put this member out: for people, with room for their names, and for programs."""
+    """Why the others excluded this member: for people, with room for their names, and for programs."""
 
     text: str
     cause: str

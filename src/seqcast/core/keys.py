@@ -1,10 +1,10 @@
-"""With which key of its file a member seals outside views, while a key is replaced.
+"""The key of its file with which a member seals outside views, while a key is replaced.
 
 Timeline without this: a and b have the new key as the first one of their files, and seal with it. The file of c was
 forgotten, and has the old key alone. c does not open the next VIEW, and is left alone, though all three have the old
 key.
 
-So a member seals with the first key of its file that all members of its view open, as they have told. A key that some
+So a member seals with the first key of its file that all members of its view open, as they have said. A key that some
 lack is chosen only if none suits all: then most members stay together. (A key whose line is removed is neither opened
 nor chosen by that member any more, whatever others say.) Joiners and coordinators of other views that were heard lately
 count where the members leave a choice, and so do those of the view before, to whom its end is repeated. (With a

@@ -53,7 +53,7 @@ class LogLines:
     # ---- events
 
     def received(self, frame: Frame, sender: int) -> None:
-        """Before the frame is acted on."""
+        """Called before the frame is acted on."""
         begins = isinstance(frame, Block | Start) and not self.closing_ns and frame.view == self.context.tag
         if begins and sender in self.context.infos:  # anyone can send one
             self.closing_ns = self.context.now
@@ -124,7 +124,7 @@ class LogLines:
         Args:
             old: the view before; None: this member's first.
             view: the one entered.
-            frame: that made it.
+            frame: the one that made the view.
             why: for members that are gone, the reason, as far as this member knows it.
 
         Returns:

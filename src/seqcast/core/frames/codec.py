@@ -22,7 +22,7 @@ class Schema(NamedTuple):
 
 
 ADDED_MAX = 64
-"""So many entries, at most, may follow those of a record that this release knows."""
+"""At most this many entries may follow those of a record that this release knows."""
 
 
 def need(condition: bool, what: str) -> None:
@@ -130,7 +130,7 @@ def list_of(item: Schema, most: int) -> Schema:
 
 
 def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
-    """An object, written as the list of its fields. Entries behind them are of a later release, and passed over; fields
+    """An object, written as the list of its fields. Entries after them are of a later release, and passed over; fields
     that are missing at the end have their defaults, and those that have them are left out there."""
     names = f"[{', '.join(fields)}]"
     wanted, loads = f"{names} expected", [schema.load for schema in fields.values()]

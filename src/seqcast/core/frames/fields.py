@@ -31,7 +31,7 @@ SHARED_MAX = 32
 PROTOCOL_VERSION = 22
 """Version of the frames and of the rules behind them."""
 PROTOCOL_OLDEST = 22
-"""The oldest version that this release speaks too. It never becomes a lower one."""
+"""The oldest version that this release speaks too; never lowered."""
 
 COUNT = integer("count", 0, (1 << 53) - 1)
 MECHANISM = integer("0 to 255", 0, 255)
@@ -111,7 +111,7 @@ class MemberInfo:
         blocks: the member has a block callback, for which the cut has a round of its own (step 2).
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
         about: the info that its application gave (``Member.info``), as JSON; "": none.
-        observer: the member only receives: never as coordinator or sequencer, and without a vote.
+        observer: the member only receives: is never coordinator or sequencer, and has no vote.
         aes: with a key file: its processor has AES instructions.
         identity: with identities: its own. ``cookie``: of the JOIN that was taken in. ``signature``: of all this; see
             ``core/identities.py``.
@@ -145,6 +145,7 @@ class MemberInfo:
 
 
 def common(infos: Iterable[MemberInfo]) -> tuple[int, int]:
-    """The oldest and the newest protocol version that all speak. If the first is the higher one, all speak none."""
+    """The oldest and the newest protocol version that all speak. If the first is the higher one, no version is spoken
+    by all."""
     oldest, newest = zip(*(each.speaks for each in infos), strict=True)
     return max(oldest), min(newest)

@@ -31,7 +31,7 @@ REFUSALS = ("name", "settings", "version", "full", "incarnation", "identity")
 WAIT_BYTES_MAX = 1000
 MECHANISMS_MAX = 64
 NOBODY = 1
-"""For whom a JOIN votes that has no vote: no member has this id."""
+"""The vote of a JOIN that has none: no member has this id."""
 
 
 VIEWS_MAX = 8
@@ -87,9 +87,9 @@ class Join:
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that must be the same on every member, by name.
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
-        founder: the joiner that shall form the first view, if there is no group. With ``found=N`` a founder needs N
+        founder: the joiner that is to form the first view, if there is no group. With ``found=N`` a founder needs N
             such votes.
-        found: of its settings; 0: the joiner founds no group, and votes for nobody.
+        found: the joiner's setting; 0: the joiner founds no group, and votes for nobody.
         withdrawn: the last JOIN of a joiner that gives up, and founds nothing, so that the votes received are free
             again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.

@@ -1,8 +1,8 @@
 """Cookies: how a joiner shows its presence before the group spends a view, if there is a key.
 
 A recorded JOIN is sealed correctly whenever it comes again. So the first answer to a joiner is a WAIT with a number
-that nobody can compute without the key, and a JOIN counts that brings this number back. The number follows from the
-joiner, its address and the view: all members know the number without remembering anything, until the view ends.
+that nobody can compute without the key, and only a JOIN that brings this number back counts. The number follows from
+the joiner, its address and the view: all members know the number without remembering anything, until the view ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The keys of a file, as members know them of each other, and which of them one seals with outside views.
+"""The keys of a file, as members know those of each other, and the choice of the one that seals outside views.
 
-While a key is replaced, the files of members differ. So each member tells the ids of the keys in its file, in JOIN and
+While a key is replaced, the files of members differ. So each member states the ids of the keys in its file, in JOIN and
 INFO_TOLD, and VIEWs repeat them. An id has the number of its line, and a part of a digest, as two files may give one
 number to two keys.
 """

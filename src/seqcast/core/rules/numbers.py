@@ -6,10 +6,10 @@ import hashlib
 
 
 def numbers(purpose: str, seed: int, period: int) -> tuple[int, int]:
-    """That of this period, and that of the one before.
+    """The number of this period, and that of the one before.
 
     Args:
-        purpose: another one has other numbers; at most 16 letters.
+        purpose: each has numbers of its own; at most 16 letters.
         seed: of one process.
     """
     return _number(purpose, seed, period), _number(purpose, seed, period - 1)

@@ -61,7 +61,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int, path_bytes: int = 0)
 
     Args:
         multicasters: how many of the members multicast messages.
-        path_bytes: size of the largest packet that reaches all from all, as far as is known; 0: nothing is.
+        path_bytes: size of the largest packet that reaches all from all, as far as is known; 0: unknown.
     """
     packet_bytes = min(info.packet_bytes for info in infos)
     packet_bytes = min(packet_bytes, path_bytes or packet_bytes) & ~3  # offsets are aligned
