@@ -221,7 +221,7 @@ class Engine:
 
         Args:
             outside: for those who are in no view, or in another one, too.
-            anybody: such a frame is for whoever is at the address, though a member of our view has it, too.
+            anybody: such a frame is for whoever is at the address, even if a member of our view has that address, too.
         """
     def refile(self, secrets: Sequence[tuple[int, Secret]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""
@@ -229,8 +229,8 @@ class Engine:
         """The secret of a view with this tag that others may be in, 32 bytes, and the number of its cipher: kept for a
         while. ``install`` takes that of the view which this member enters."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
-        """Multicasts a standing control frame, which is said for the sake of others than the members of our view: these
-        report the first of a row only. False if the queue is full.
+        """Multicasts a standing control frame, which is meant for processes outside our view: the members of our view
+        report only the first of a row. False if the queue is full.
 
         Args:
             every_ns: the engine repeats the frame after each such time, within the view and until another one.
@@ -253,7 +253,7 @@ class Engine:
     def too_slow(self) -> list[int]:
         """Ids of the members, also this one, that a sender calls too slow to stay."""
     def path_bytes(self) -> int:
-        """Size of the largest packet that reaches each member from each, as far as is known; 0: nothing is."""
+        """Size of the largest packet that reaches every member from every other one, as far as is known; 0: unknown."""
     def measure(self, now_ns: int) -> None:
         """Asks at once how large packets may be on the way to each member."""
     def strangers(self, tag: int) -> int:
@@ -399,7 +399,7 @@ class Engine:
         """By rank: the number of unicast messages that the member has not acknowledged."""
     def stalls(self, now_ns: int) -> list[tuple[int, int]]:
         """(id, ns) of each member for which senders to the group wait now, and for how long, as of the heartbeats; none
-        while a view change or a pause is why they wait."""
+        while they wait for a view change or a pause."""
     def view(self) -> int:
         """Tag of the view to which messages sent now belong; 0 outside a view."""
     def deliverable(self) -> int: ...
@@ -461,4 +461,4 @@ class SendingArray:
         """Gives up the messages that are not sent. False: too late, the next one is packed."""
     @property
     def packed(self) -> bool:
-        """So was the next one."""
+        """As in ``Sending``, of the next message."""

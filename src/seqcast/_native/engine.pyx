@@ -1075,7 +1075,7 @@ cdef class SendingArray:
 
     @property
     def packed(self):
-        """So was the next one."""
+        """As in ``Sending``, of the next message."""
         return self.state.packed != 0
 
     def step(self, int64_t wall_ns=0, uint64_t chunk=0):

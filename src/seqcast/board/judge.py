@@ -16,7 +16,7 @@ FIT = (codes.DEAF_TO_MULTICAST, codes.SKIPS)
 """Findings with which a member is ready all the same."""
 BITS = 64
 TOGETHER = ("interface", "net", "port", "transport", "multicast")
-"""Fields of boards that are the same of all members of a group on one machine."""
+"""Fields of boards that are the same for all members of a group on one machine."""
 
 
 def way(board: Board, listener: int, speaker: int) -> str:
@@ -137,8 +137,8 @@ def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[
 
 
 def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
-    """The faults of members on this machine, of the same group, that are in another view than that of a board; that
-    they are is one, after ``stall_s``."""
+    """The faults of members on this machine, of the same group, that are in another view than that of a board; after
+    ``stall_s``, being there is a fault by itself."""
     ids, wrong = {each["id"] for each in board.about["view"]["members"]}, list[Finding]()
     if not (board.alive and ids):
         return wrong
@@ -204,7 +204,8 @@ def unreadable(cluster: str = "") -> list[Finding]:
 
 
 def unheard(listener: str, speaker: str, how: str, transport: str, host: str) -> list[Finding]:
-    """That one member does not hear another one, or by unicast only in a group by multicast.
+    """The fault that one member does not hear another one, or hears that one by unicast only in a group that uses
+    multicast.
 
     Args:
         how: as ``way`` says.

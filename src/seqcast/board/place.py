@@ -107,7 +107,7 @@ def named(board: Path) -> Named | None:
 
 
 def of_cluster(path: Path, cluster: str) -> bool:
-    """By its name, the file may be a board of this cluster; "": of any. Long names are cut there, so only those may be
+    """May the file be a board of this cluster, by its name? "": of any. Long names are cut there, so only those may be
     taken for others."""
     return not cluster or path.name.startswith(f"{_quoted(cluster)}."[:FILE_MAX])
 

@@ -123,7 +123,7 @@ class Board:
 
 def boards(cluster: str = "") -> list[Board]:
     """The boards on this machine, of this cluster or of all, those of one name from the last one on. Left out
-    are old ones of processes that have ended, files that are none, and those that ``of_other_releases`` names."""
+    are old ones of processes that have ended, files that are no boards, and those that ``of_other_releases`` names."""
     found = []
     for path in files():
         try:
@@ -162,7 +162,7 @@ def read(path: Path) -> Board:
 
     Raises:
         OSError: the file cannot be read.
-        BoardError: no board of a layout that this release knows.
+        BoardError: this is no board of a layout that this release knows.
     """
     with open_file(path) as file:
         return _board(path, *_copy(file.fileno()))
@@ -172,7 +172,7 @@ def kept(path: Path, data: bytes) -> Board:
     """The board of a copy of its file.
 
     Raises:
-        BoardError: as of ``read``.
+        BoardError: as for ``read``.
     """
     return _board(path, data, frozenset(name for name, part in _parts(data).items() if part.lock & 1))
 
@@ -360,7 +360,7 @@ class ViewChanges:
         self.last_ns = took_ns
 
     def sketch(self) -> dict[str, Any]:
-        """As an object of JSON, which ``of`` reads."""
+        """As a JSON object, which ``of`` reads."""
         return asdict(self)
 
     @classmethod

@@ -12,7 +12,7 @@ from seqcast.core.frames.asking import NO_BOARD, SEES_BYTES_MAX, Ask, Told
 from seqcast.core.vocabulary import MemberTold
 
 ANSWER_NS = 200_000_000
-"""Between two answers to one member."""
+"""The least time between two answers to one member."""
 
 
 class Asking:

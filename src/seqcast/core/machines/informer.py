@@ -17,7 +17,7 @@ from seqcast.core.frames.view import InfoTold
 from seqcast.core.table import ILLEGAL, Table, TableMachine, table
 
 REPEAT_NS_MAX = 5_000_000_000
-"""Between two repeats, in the end."""
+"""The longest time between two repeats."""
 
 
 class InformerState(Enum):

@@ -52,7 +52,7 @@ class PauseRequest(TableMachine):
         return PauseGroup(self.number, timeout_ns)
 
     def told(self, effect: PauseHeld | PauseOver) -> None:
-        """By the endpoint."""
+        """The endpoint reports that the pause holds, or is over."""
         if effect.request != self.number:  # of one that the application gave up
             return
         if isinstance(effect, PauseHeld):
