@@ -126,6 +126,24 @@ def test_every_make_target_and_command_that_is_named_exists():
     assert named and named <= set(COMMANDS)
 
 
+def test_every_command_is_on_the_page_of_commands_and_in_the_readme():
+    from seqcast.cli import COMMANDS
+
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^(?:.* \| )?seqcast (\w+)", page, re.M)) == set(COMMANDS)
+    listed = next(line for line in README.splitlines() if line.startswith("- [Commands]"))
+    assert set(re.findall(r"`(?:seqcast )?(\w+)`", listed)) == set(COMMANDS)
+
+
+def test_the_tutorial_installs_the_extras_of_its_commands():
+    from seqcast.cli import COMMANDS
+
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"pip install 'seqcast\[([\w,]+)\]'", page)
+    used = set(re.findall(r"seqcast (\w+)", page)) & set(COMMANDS)
+    assert "top" in used and {COMMANDS[name][2] for name in used} - {""} == set(extras.split(","))
+
+
 def test_every_setting_that_is_named_exists():
     import dataclasses
 
