@@ -159,9 +159,9 @@ class Delivering(Sending, Keeping):
         if sought.why:
             raise _undecided(sought.why, sought)
         what = "not delivered here" if sought.message is None else "delivered here, but not known to be everywhere"
-        wait = "without end" if timeout is None else f"within {timeout:g} s"
+        within = "" if timeout is None else f" within {timeout:g} s"
         why = self.status.reason or "a member is slow, or its application does not receive"
-        raise _undecided(f"{what} {wait}: {why}", sought)
+        raise _undecided(f"{what}{within}: {why}", sought)
 
     def _receive_one(self, wait: int) -> None:
         """Keeps the next entry of the stream. Under the stream's lock."""
