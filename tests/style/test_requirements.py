@@ -122,6 +122,14 @@ def test_each_number_has_one_row():
     assert sorted(number for number, _, _ in rows()) == sorted(NUMBERS)
 
 
+def test_each_row_names_the_document_of_its_number():
+    of = {"SEQ": "S0", "TOT": "S1", "FLU": "S3", "NBC": "S4"}  # the other families are those of S2
+    expected = {number: of.get(number.partition("-")[0], "S2") for number in NUMBERS}
+    mistakes = ["S0"] * 7 + ["S1"] + ["S2"] * 5 + ["S3"] * 5 + ["S4"] * 4
+    expected |= {f"E-{number:02}": document for number, document in enumerate(mistakes, 1)}
+    assert dict(re.findall(r"^\| (\w+-\d+) \| (\w+) \|", PAGE, re.M)) == expected
+
+
 def digest(words: str) -> str:
     return f"{crc32(' '.join(words.lower().split()).encode()):08x}"
 
