@@ -140,7 +140,8 @@ NO_GSO = _code(
 NO_GRO = _code(
     1107,
     "Each packet is received by itself",
-    "Neither the kernel nor the card joins packets of one burst (UDP_GRO), which costs CPU time; a slow link has none.",
+    "Neither the kernel nor the card joins packets of one burst (UDP_GRO), which costs CPU time; on a slow link there is "
+    "nothing to join.",
     "Linux 5.0 or later, gro=True, and ethtool -K NAME gro on rx-udp-gro-forwarding on (a container: its host's card).",
 )
 SOCKET_DROPS = _code(
@@ -244,7 +245,7 @@ NO_REJOIN = _code(
 REJOIN_FAILED = _code(
     3108,
     "A member cannot join again yet",
-    "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while, until "
+    "With `rejoin=True`, an attempt to join after an exclusion failed; further ones follow at intervals, until "
     "the member is in or leaves. Meanwhile loops over messages wait. This is a warning if the group refuses the "
     "member, as one with other settings does, if a setting is wrong here, or after several failures.",
     "The text says why: change that, here or in the group. `leave` ends the attempts, and the loops.",
@@ -521,7 +522,7 @@ MEMBER_EXCLUDED = _code(
 )
 STATE_LOST = _code(
     3201,
-    "The state of the group cannot be had",
+    "The state of the group is not available",
     "The member that was to give the state is gone, or a file cannot be read.",
     "The text says which; the member that lacks the state leaves, or keeps its own.",
 )
@@ -558,7 +559,7 @@ STATE_REPLACED = _code(
 APART = _code(
     3212,
     "Two groups of one cluster cannot merge",
-    "They have other settings or releases, or do not hear each other well enough.",
+    "They have different settings or releases, or do not hear each other well enough.",
     "The text says which.",
 )
 NEITHER_GIVES_WAY = _code(
@@ -651,7 +652,7 @@ OTHER_KEY = _code(
     5001,
     "Members have different keys",
     "Datagrams of this cluster arrive sealed with another key, or with none: two groups form. Or a member's file lacks "
-    "the key that seals: the next view change parts both.",
+    "the key that seals: the next view change parts that member from the others.",
     "Give all members the same key file.",
 )
 KEY_FILE = _code(
@@ -713,7 +714,7 @@ JOURNAL_LACKS = _code(
 JOURNAL_UNREADABLE = _code(
     6008,
     "A journal cannot be read",
-    "This is no journal, or one of another release, or its files are damaged, or went away during the reading.",
+    "This is no journal, or one of another release, or its files are damaged, or were removed during the reading.",
     "The text names the file: restore the journal from a copy, or leave this one out.",
 )
 SOURCE_STALLS = _code(
