@@ -124,6 +124,12 @@ def test_joiners_wait_for_no_process_that_is_not_on_the_list(signer):
     a, b = (stage.node(name).endpoint.machines.lifecycle for name in "ab")
     assert a.seeking and set(a.peers) == {"b"} and set(b.peers) == {"a"}
     assert {*a.others, *b.others} <= {stage.node("a").id, stage.node("b").id}
+    sent = {name: stage.node(name).endpoint.counters["frames_sent"] for name in "ab"}
+    without = Listed()
+    without.named("a", 2)
+    without.named("b", 2)
+    without.until(100)
+    assert sent == {name: without.node(name).endpoint.counters["frames_sent"] for name in "ab"}
 
 
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, STRANGER)], ids=["no identity", "an identity of its own"])
