@@ -140,8 +140,8 @@ NO_GSO = _code(
 NO_GRO = _code(
     1107,
     "Each packet is received by itself",
-    "Neither the kernel nor the card joins packets of one burst (UDP_GRO), which costs CPU time; on a slow link there is "
-    "nothing to join.",
+    "Neither the kernel nor the card joins packets of one burst (UDP_GRO), which costs CPU time; on a slow link there "
+    "is nothing to join.",
     "Linux 5.0 or later, gro=True, and ethtool -K NAME gro on rx-udp-gro-forwarding on (a container: its host's card).",
 )
 SOCKET_DROPS = _code(
