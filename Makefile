@@ -13,11 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
 	$(BIN)/python -m seqcast demo $(ARGS)
 
-test: $(VENV)/.ready-dev ## the tests but for the long ones, six at a time (ARGS="-k name"; ARGS="-n 0": one by one)
-	$(BIN)/python -m pytest -n 6 --dist loadgroup -m "not long" $(ARGS)
+test: $(VENV)/.ready-dev ## the tests but for the long ones, four at a time (ARGS="-k name"; ARGS="-n 0": one by one)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not long" $(ARGS)
 
 test-all: $(VENV)/.ready-dev ## all tests; the long ones: chaos, many seeds, Spark at scale (ARGS="-m long": these alone)
-	$(BIN)/python -m pytest -n 6 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the layer rule
 	$(BIN)/ruff check .
