@@ -114,22 +114,23 @@ def test_a_process_with_the_key_that_is_not_on_the_list_is_refused_by_name_and_n
     assert not any(node.endpoint.machines.membership.joiners for node in stage.nodes[:2])
 
 
+def sent_by_two_joiners(stage):
+    """How many frames a and b have sent when they have found each other."""
+    stage.named("a", 2)
+    stage.named("b", 2)
+    stage.until(100)
+    return {name: stage.node(name).endpoint.counters["frames_sent"] for name in "ab"}
+
+
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, STRANGER)], ids=["no identity", "an identity of its own"])
 def test_joiners_wait_for_no_process_that_is_not_on_the_list(signer):
     stage = Listed()
     stage.stranger("mallory", signer)
-    stage.named("a", 2)
-    stage.named("b", 2)
-    stage.until(100)
+    sent = sent_by_two_joiners(stage)
     a, b = (stage.node(name).endpoint.machines.lifecycle for name in "ab")
     assert a.seeking and set(a.peers) == {"b"} and set(b.peers) == {"a"}
     assert {*a.others, *b.others} <= {stage.node("a").id, stage.node("b").id}
-    sent = {name: stage.node(name).endpoint.counters["frames_sent"] for name in "ab"}
-    without = Listed()
-    without.named("a", 2)
-    without.named("b", 2)
-    without.until(100)
-    assert sent == {name: without.node(name).endpoint.counters["frames_sent"] for name in "ab"}
+    assert sent == sent_by_two_joiners(Listed())
 
 
 @pytest.mark.parametrize("signer", [None, SimulatedSigner(1, STRANGER)], ids=["no identity", "an identity of its own"])
